@@ -4,6 +4,9 @@ export type DType = "f32" | "bf16" | "f16" | "e4m3" | "i32" | "u8";
 
 export type BackendName = "reference" | "cpu" | "cuda";
 
+/** Instruction sets of the CPU kernels, each with the ones before it. */
+export type Isa = "portable" | "avx2" | "avx512";
+
 /** A strided window into device memory. The last dimension is contiguous. Views share storage and keep it alive. */
 export interface Tensor {
   readonly dtype: DType;
@@ -88,6 +91,8 @@ export interface DeviceOptions {
   backend: BackendName;
   /** CPU backend: threads including the stream's own; default all cores. */
   threads?: number;
+  /** CPU backend: highest instruction set to use; default the best of this machine (or EDGEWISE_CPU_ISA). */
+  isa?: Isa;
 }
 
 export interface Addon {

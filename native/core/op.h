@@ -44,23 +44,34 @@ class Args {
   Tensor optional(const char* name, std::initializer_list<DType> dtypes, std::initializer_list<int64_t> shape) const;
   // As `tensor`, and every dimension contiguous.
   Tensor dense(const char* name, std::initializer_list<DType> dtypes, std::initializer_list<int64_t> shape) const;
+  // A required tensor before any check of its dtype and shape: for ops that take several ranks.
+  const Tensor& peek(const char* name) const;
   int64_t integer(const char* name, int64_t low, int64_t high) const;
-  double number(const char* name) const;
+  double number(const char* name) const;  // finite
+
+  // What an op writes must not overlap any other argument. This allows `written` to be exactly the tensor `other`
+  // (same address, dtype, shape and strides), for elementwise ops; partial overlap stays an error.
+  void may_alias(const char* written, const char* other) const;
+  // Called after parse().
+  void check_overlaps() const;
 
  private:
+  size_t index_of(const char* name) const;
   const std::vector<ArgSpec>* specs_;
   std::vector<Tensor> tensors_;   // one per spec; numbers hold an empty tensor
   std::vector<double> numbers_;   // one per spec; tensors hold 0
+  mutable std::vector<std::pair<size_t, size_t>> aliases_;
 };
 
 // What a kernel may use beside its params.
 class Context {
  public:
   virtual ~Context() = default;
-  // Calls fn(begin, end, worker) over [0, n) in pieces of about `grain`; worker < workers().
+  // Calls fn(begin, end, worker) over [0, n) in pieces of `grain`, the last one shorter; worker < workers(). Not nested.
   virtual void parallel_for(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t, int)>& fn) = 0;
   virtual int workers() const = 0;
-  // Uninitialised bytes, valid until the kernel returns; 64-byte aligned. One region per call of scratch().
+  // Uninitialised bytes, valid until the kernel returns; 64-byte aligned. One region per call of scratch(), which the
+  // kernel calls outside parallel_for.
   virtual void* scratch(size_t bytes) = 0;
   // The CUDA stream, or null.
   virtual void* stream() const = 0;
@@ -68,39 +79,53 @@ class Context {
 
 using Launch = std::function<void(Context&)>;
 
+// Levels of the CPU backend, each with the instructions of the one before it.
+enum class Isa : uint8_t { portable, avx2, avx512 };
+constexpr int kIsaLevels = 3;
+const char* isa_name(Isa isa);
+// The best level that this machine has and that is not above the limit set by EDGEWISE_CPU_ISA=portable|avx2|avx512.
+Isa cpu_isa();
+
+// Where an op is to run: the backend, and for the CPU the highest instruction set to use.
+struct Target {
+  Backend backend;
+  Isa isa;
+};
+
 // A registered op, type-erased. bind() parses the arguments and returns the closure that runs the kernel.
 struct OpEntry {
   std::string name;
   std::vector<ArgSpec> args;
-  std::function<Launch(Backend, Args&)> bind;
+  std::function<Launch(Target, Args&)> bind;
+  std::function<bool(Backend)> has;  // a kernel of its own
 };
 
-// All ops by name; kernels attach to them from any translation unit, in any order.
+// All ops, sorted by name; kernels attach to them from any translation unit, in any order.
 const std::vector<OpEntry>& op_registry();
 void register_op(OpEntry entry);
-
-// Levels of the CPU backend. The best level that the machine has and that is not above the limit set by
-// EDGEWISE_CPU_ISA=portable|avx2|avx512 is used.
-enum class Isa : uint8_t { portable, avx2, avx512 };
-Isa cpu_isa();
 
 template <class P>
 struct Kernels {
   using Fn = void (*)(const P&, Context&);
   Fn reference = nullptr;
-  Fn cpu[3] = {};
+  Fn cpu[kIsaLevels] = {};
   Fn cuda = nullptr;
   static Kernels& instance() {
     static Kernels k;
     return k;
   }
   // The CPU backend falls back to a lower level, then to the reference, for an op without a fast kernel.
-  Fn pick(Backend b) const {
-    if (b == Backend::cuda) return cuda;
-    if (b == Backend::cpu)
-      for (int i = static_cast<int>(cpu_isa()); i >= 0; --i)
+  Fn pick(Target target) const {
+    if (target.backend == Backend::cuda) return cuda;
+    if (target.backend == Backend::cpu)
+      for (int i = static_cast<int>(target.isa); i >= 0; --i)
         if (cpu[i]) return cpu[i];
     return reference;
+  }
+  bool has(Backend b) const {
+    if (b == Backend::cuda) return cuda != nullptr;
+    if (b == Backend::cpu) return cpu[0] || cpu[1] || cpu[2];
+    return reference != nullptr;
   }
 };
 
@@ -108,12 +133,14 @@ template <class P>
 struct OpRegistrar {
   OpRegistrar(const char* name, P (*parse)(const Args&), typename Kernels<P>::Fn reference, std::vector<ArgSpec> args) {
     Kernels<P>::instance().reference = reference;
-    register_op({name, std::move(args), [parse](Backend b, Args& a) -> Launch {
-                   P p = parse(a);
-                   auto fn = Kernels<P>::instance().pick(b);
-                   if (!fn) throw OpError("backend", "no kernel for this backend");
-                   return [p, fn](Context& c) { fn(p, c); };
-                 }});
+    auto bind = [parse](Target target, Args& args) -> Launch {
+      P params = parse(args);
+      args.check_overlaps();
+      auto kernel = Kernels<P>::instance().pick(target);
+      if (!kernel) throw OpError("backend", "no kernel for this backend");
+      return [params, kernel](Context& context) { kernel(params, context); };
+    };
+    register_op({name, std::move(args), bind, [](Backend b) { return Kernels<P>::instance().has(b); }});
   }
 };
 

@@ -40,6 +40,7 @@ struct Storage {
   void* data = nullptr;
   size_t bytes = 0;
   std::shared_ptr<void> owner;
+  bool read_only = false;  // a mapped file: no op may write to it
 };
 
 constexpr int kMaxRank = 4;
