@@ -1,0 +1,152 @@
+// All sequences of an engine with what they hold: pages, a slot, a place in line. Every transition is here:
+//
+//   enqueue -> waiting --admit--> running --leave--> ended
+//                 ^                  |
+//                 +----preempt-------+
+import type { EngineErrorCode, FinishReason } from "../contract/engine.ts";
+import { PagePool, PageState } from "../kv/pages.ts";
+import { PrefixCache } from "../kv/prefix.ts";
+import { PAGE_TOKENS, type PlanLimits } from "./plan.ts";
+import type { EngineRequest } from "./request.ts";
+import { Slots } from "./slots.ts";
+
+/** Hears what requests get. Every request ends by exactly one finish or error. */
+export interface SequenceEvents {
+  /** The newest token of the request; its record is `index` of `results`. */
+  token(request: EngineRequest, results: Int32Array, index: number): void;
+  finish(request: EngineRequest, reason: FinishReason): void;
+  error(request: EngineRequest, code: EngineErrorCode, message: string): void;
+}
+
+export class Sequences {
+  readonly pool: PagePool;
+  readonly prefix: PrefixCache;
+  readonly slots: Slots;
+  /** In order of arrival: the last one is the youngest. */
+  readonly running: EngineRequest[] = [];
+  /** First come, first served; preempted ones in front. */
+  readonly waiting: EngineRequest[] = [];
+  /** Longest sequence, prompt and output: what the page table, the history and the whole pool can hold. */
+  readonly maxLen: number;
+  preemptions = 0;
+  #preemptedWaiting = 0;
+  readonly #events: SequenceEvents;
+  readonly #hits: Int32Array;
+  readonly #useCache: boolean;
+
+  constructor(limits: PlanLimits, events: SequenceEvents, useCache: boolean, prefixSecret?: string) {
+    this.pool = new PagePool(limits.pages);
+    this.prefix = new PrefixCache(this.pool, prefixSecret);
+    this.slots = new Slots(limits.slots);
+    this.maxLen = Math.min(limits.maxLen, limits.maxPages * PAGE_TOKENS, this.pool.total * PAGE_TOKENS);
+    this.#events = events;
+    this.#hits = new Int32Array(limits.maxPages);
+    this.#useCache = useCache;
+  }
+
+  /** Waiting requests that have never run. */
+  get queued(): number {
+    return this.waiting.length - this.#preemptedWaiting;
+  }
+
+  enqueue(request: EngineRequest): void {
+    this.waiting.push(request);
+  }
+
+  /**
+   * Gives the first waiting request a slot and the pages of all its known tokens, cached ones first, provided `spare`
+   * pages stay available. False: it has to wait.
+   */
+  admit(spare: number): boolean {
+    const request = this.waiting[0];
+    const { pool } = this;
+    const hits = this.#useCache
+      ? this.prefix.match(request.keys, request.tokens, request.length, this.#hits)
+      : 0;
+    const pages = Math.ceil(request.length / PAGE_TOKENS);
+    // A hit that nobody holds counts as available until it is pinned, but can't be had for anything else.
+    let available = pool.available;
+    for (let i = 0; i < hits; i++) if (pool.state[this.#hits[i]] === PageState.cached) available--;
+    if (pages - hits + spare > available || this.slots.free === 0) return false;
+
+    // All hits are pinned before the first allocation, which might evict one of them.
+    for (let i = 0; i < hits; i++) pool.pin(this.#hits[i]);
+    for (let i = 0; i < hits; i++) request.pages[i] = this.#hits[i];
+    for (let i = hits; i < pages; i++) request.pages[i] = pool.allocate();
+    request.pageCount = pages;
+    request.publishedPages = hits;
+    request.computed = request.completed = hits * PAGE_TOKENS;
+    if (request.cachedTokens < 0) request.cachedTokens = request.computed;
+    request.slot = this.slots.take();
+    request.epoch = this.slots.nextEpoch();
+
+    this.waiting.shift();
+    if (request.preempted) this.#preemptedWaiting--;
+    request.preempted = false;
+    let at = this.running.length;
+    while (at > 0 && this.running[at - 1].handle > request.handle) at--;
+    this.running.splice(at, 0, request);
+    return true;
+  }
+
+  /** One more page at the end of a running sequence; the pool has one. */
+  grow(request: EngineRequest): void {
+    request.pages[request.pageCount++] = this.pool.allocate();
+  }
+
+  /** Takes everything from the youngest running sequence; it starts over from its tokens, first in line. */
+  preemptYoungest(): void {
+    const request = this.running.at(-1);
+    if (!request) throw new Error("scheduler: nothing runs and no page is available");
+    this.#release(request);
+    this.running.pop();
+    request.preempted = true;
+    this.#preemptedWaiting++;
+    this.waiting.unshift(request);
+    this.preemptions++;
+  }
+
+  /** Offers the pages that completed steps have filled to the prefix cache. */
+  publish(request: EngineRequest): void {
+    if (!this.#useCache) return;
+    const full = Math.floor(request.completed / PAGE_TOKENS);
+    while (request.publishedPages < full) {
+      const index = request.publishedPages++;
+      this.prefix.publish(request.keys, request.tokens, index, request.pages[index]);
+    }
+  }
+
+  finish(request: EngineRequest, reason: FinishReason): void {
+    this.#leave(request);
+    this.#events.finish(request, reason);
+  }
+
+  fail(request: EngineRequest, code: EngineErrorCode, message: string): void {
+    this.#leave(request);
+    this.#events.error(request, code, message);
+  }
+
+  #leave(request: EngineRequest): void {
+    if (request.done) throw new Error(`request ${request.handle} ended twice`);
+    request.done = true;
+    if (request.slot >= 0) {
+      this.#release(request);
+      this.running.splice(this.running.indexOf(request), 1);
+      return;
+    }
+    const at = this.waiting.indexOf(request);
+    if (at < 0) return; // refused before it was queued
+    this.waiting.splice(at, 1);
+    if (request.preempted) this.#preemptedWaiting--;
+  }
+
+  // Pages go back from the last to the first, so that the end of a cached prefix is evicted before its beginning.
+  #release(request: EngineRequest): void {
+    for (let i = request.pageCount - 1; i >= 0; i--) this.pool.release(request.pages[i]);
+    this.slots.give(request.slot);
+    request.pageCount = request.publishedPages = 0;
+    request.computed = request.completed = request.pending = 0;
+    request.slot = -1;
+    request.epoch = 0;
+  }
+}

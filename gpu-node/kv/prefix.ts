@@ -1,0 +1,99 @@
+// The prefix cache: full pages by the hash of everything up to their end, so that equal prefixes share pages.
+//
+//   key(page i) = SHA-256(key(page i - 1) | the page's 64 token ids),   key(-1) = SHA-256(process secret | salt)
+//
+// The salt is the account: sequences of different accounts never share. Token ids are compared on a hit as well, so a
+// collision is a miss. An entry is added only after the step that wrote its page has completed (scheduler.apply).
+import { hash, randomBytes } from "node:crypto";
+import { PAGE_TOKENS } from "../engine/plan.ts";
+import type { PagePool } from "./pages.ts";
+
+/** The keys of a sequence's full pages, extended as its tokens become known. */
+export interface PrefixKeys {
+  readonly root: string;
+  readonly keys: string[];
+}
+
+export class PrefixCache {
+  readonly #pool: PagePool;
+  readonly #pages = new Map<string, number>();
+  readonly #keys: (string | undefined)[];
+  readonly #tokens: Int32Array;
+  readonly #secret: string;
+  readonly #message = Buffer.alloc(64 + 4 * PAGE_TOKENS);
+
+  constructor(pool: PagePool, secret: string = randomBytes(32).toString("hex")) {
+    this.#pool = pool;
+    this.#secret = secret;
+    this.#keys = new Array(pool.total + 1);
+    this.#tokens = new Int32Array((pool.total + 1) * PAGE_TOKENS);
+    pool.onEvict = (page) => this.#forget(page);
+  }
+
+  get size(): number {
+    return this.#pages.size;
+  }
+
+  newKeys(salt: string): PrefixKeys {
+    return { root: hash("sha256", `${this.#secret}|${salt}`, "hex"), keys: [] };
+  }
+
+  /**
+   * Writes the pages of the longest cached prefix of tokens [0, length) to `into` and returns their number. The last
+   * token is never part of it: it has to be computed for its logits. The caller pins the pages before it allocates any.
+   */
+  match(keys: PrefixKeys, tokens: Int32Array, length: number, into: Int32Array): number {
+    const limit = Math.floor((length - 1) / PAGE_TOKENS);
+    for (let i = 0; i < limit; i++) {
+      const page = this.#pages.get(this.#key(keys, tokens, i));
+      if (page === undefined || !this.#same(page, tokens, i)) return i;
+      into[i] = page;
+    }
+    return limit;
+  }
+
+  /** Adds page `index` of a sequence, completely written. A key that is already there keeps its page. */
+  publish(keys: PrefixKeys, tokens: Int32Array, index: number, page: number): void {
+    const key = this.#key(keys, tokens, index);
+    if (this.#pages.has(key)) return;
+    this.#pages.set(key, page);
+    this.#keys[page] = key;
+    for (let i = 0; i < PAGE_TOKENS; i++) {
+      this.#tokens[page * PAGE_TOKENS + i] = tokens[index * PAGE_TOKENS + i];
+    }
+    this.#pool.publish(page);
+  }
+
+  /** Visible pages, for invariants. */
+  pages(): IterableIterator<number> {
+    return this.#pages.values();
+  }
+
+  #key(chain: PrefixKeys, tokens: Int32Array, index: number): string {
+    const { keys } = chain;
+    while (keys.length <= index) {
+      const at = keys.length;
+      this.#message.write(at === 0 ? chain.root : keys[at - 1], 0, "latin1");
+      for (let i = 0; i < PAGE_TOKENS; i++) {
+        this.#message.writeInt32LE(tokens[at * PAGE_TOKENS + i], 64 + 4 * i);
+      }
+      keys.push(hash("sha256", this.#message, "hex"));
+    }
+    return keys[index];
+  }
+
+  #same(page: number, tokens: Int32Array, index: number): boolean {
+    for (let i = 0; i < PAGE_TOKENS; i++) {
+      if (this.#tokens[page * PAGE_TOKENS + i] !== tokens[index * PAGE_TOKENS + i]) return false;
+    }
+    return true;
+  }
+
+  #forget(page: number): void {
+    const key = this.#keys[page];
+    if (key === undefined || this.#pages.get(key) !== page)
+      throw new Error(`prefix cache: no entry of page ${page}`);
+    this.#pages.delete(key);
+    this.#keys[page] = undefined;
+  }
+}

@@ -1,0 +1,154 @@
+// Budget, chunks, order and admission.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ending, Harness, promptOf, scripted, usage } from "./harness.ts";
+
+scripted("a request gets the oracle's tokens and ends by length", {}, function* (h) {
+  const a = h.start(promptOf(10), 5);
+  yield;
+  h.finish();
+  assert.equal(ending(a), "length");
+  assert.deepEqual(usage(a), { promptTokens: 10, completionTokens: 5, cachedTokens: 0 });
+  h.assertEmpty();
+});
+
+scripted("no step computes more tokens than the budget", { maxBatchTokens: 32, slots: 4 }, function* (h) {
+  for (let i = 0; i < 4; i++) h.start(promptOf(100, i + 1), 3);
+  let before = 0;
+  let steps = 0;
+  while (h.loop.live > 0 || steps === 0) {
+    yield;
+    const { computed_tokens: computed } = h.loop.counters;
+    assert.ok(computed - before <= 32, `one step computed ${computed - before} tokens`);
+    before = computed;
+    steps++;
+  }
+  assert.equal(h.loop.counters.computed_tokens, 4 * (100 + 2));
+});
+
+scripted(
+  "a long prompt is computed in chunks while others decode every step",
+  { maxBatchTokens: 16 },
+  function* (h) {
+    const short = h.start(promptOf(8), 40);
+    yield;
+    yield;
+    const long = h.start(promptOf(160, 2), 2);
+    const before = short.tokens.length;
+    for (let i = 0; i < 10; i++) yield;
+    assert.equal(long.tokens.length, 0);
+    assert.equal(short.tokens.length - before, 10);
+    h.finish();
+  },
+);
+
+scripted("decode rows come before prompts that were admitted earlier", { maxBatchTokens: 16 }, function* (h) {
+  const long = h.start(promptOf(150), 1);
+  yield;
+  const short = h.start(promptOf(2, 2), 1);
+  h.finish();
+  assert.ok(long.firstTick <= short.firstTick, "prompts share the budget in order of arrival");
+});
+
+scripted("a prompt that ends exactly at a page's end continues on a new page", {}, function* (h) {
+  for (const length of [63, 64, 65, 127, 128, 129]) h.start(promptOf(length, length), 70);
+  yield;
+  h.finish();
+  h.assertEmpty();
+});
+
+scripted("nobody overtakes the first waiting request", { pages: 10, slots: 4 }, function* (h) {
+  const running = h.start(promptOf(64 * 6), 30);
+  for (let i = 0; i < 4; i++) yield;
+  const large = h.start(promptOf(64 * 6, 2), 1);
+  const small = h.start(promptOf(10, 3), 1);
+  for (let i = 0; i < 6; i++) yield;
+  assert.equal(ending(running), "open");
+  assert.equal(ending(small), "open", "the small one waits behind the large one");
+  h.finish();
+  assert.ok(large.firstTick <= small.firstTick);
+});
+
+scripted("an admission leaves the watermark available", { pages: 10, watermarkPages: 3 }, function* (h) {
+  h.start(promptOf(64 * 4), 20);
+  yield;
+  yield;
+  yield;
+  h.start(promptOf(64 * 4, 2), 20); // 5 pages are left: 4 fit, but not with 3 spare
+  for (let i = 0; i < 5; i++) yield;
+  assert.equal(h.sequences.running.length, 1);
+  assert.equal(h.sequences.waiting.length, 1);
+  h.finish();
+});
+
+scripted(
+  "the watermark keeps nobody waiting when nothing runs",
+  { pages: 4, watermarkPages: 3 },
+  function* (h) {
+    const a = h.start(promptOf(64 * 3), 10);
+    yield;
+    h.finish();
+    assert.equal(ending(a), "length");
+  },
+);
+
+scripted(
+  "two prompts in prefill that together exceed the pool both finish",
+  { pages: 9, slots: 2 },
+  function* (h) {
+    const a = h.start(promptOf(64 * 5), 3);
+    const b = h.start(promptOf(64 * 5, 2), 3);
+    yield;
+    h.finish();
+    assert.deepEqual([ending(a), ending(b)], ["length", "length"]);
+    assert.equal(h.loop.counters.preemptions, 0, "the second is not admitted before it fits");
+  },
+);
+
+test("a plan's buffer takes admissions one after the other when they don't fit together", () => {
+  const h = new Harness({ maxLen: 256, slots: 16, maxBatchTokens: 4096, pages: 64 });
+  for (let i = 0; i < 16; i++) h.start(promptOf(200, i + 1), 4);
+  h.tick();
+  const admitted = h.sequences.running.length;
+  assert.ok(admitted >= 1 && admitted < 16, `${admitted} admitted at once`);
+  h.finish();
+  for (const heard of h.heard.values()) h.assertOracle(heard);
+  h.assertEmpty();
+});
+
+test("a prompt that can never fit is refused at once, the longest that fits is served", () => {
+  const h = new Harness({ maxLen: 256, pages: 3 });
+  const refused = h.start(promptOf(192), 1);
+  const fits = h.start(promptOf(191), 50);
+  h.tick();
+  assert.equal(ending(refused), "prompt_too_long");
+  h.finish();
+  assert.equal(ending(fits), "length");
+  assert.equal(usage(fits).completionTokens, 1, "maxTokens is clipped to what fits");
+  h.assertEmpty();
+});
+
+test("an empty prompt or maxTokens below 1 is an invalid request", () => {
+  const h = new Harness();
+  const requests = [h.start([], 5), h.start([1], 0), h.start([1], Number.NaN)];
+  h.tick();
+  assert.deepEqual(requests.map(ending), ["invalid_request", "invalid_request", "invalid_request"]);
+});
+
+test("the queue is bounded, and a preempted request is not counted", () => {
+  const h = new Harness({ slots: 1, maxRunning: 1, maxWaiting: 2 });
+  const running = h.start(promptOf(4), 50);
+  h.tick();
+  const waiting = [h.start(promptOf(4, 2), 1), h.start(promptOf(4, 3), 1)];
+  const refused = h.start(promptOf(4, 4), 1);
+  h.tick();
+  assert.deepEqual(waiting.map(ending), ["open", "open"]);
+  assert.equal(ending(refused), "queue_full");
+  h.finish();
+  assert.equal(ending(running), "length");
+});
+
+test("the scheduler refuses options that could starve a sequence", () => {
+  assert.throws(() => new Harness({ maxBatchTokens: 4, slots: 8 }), /maxBatchTokens/);
+  assert.throws(() => new Harness({ maxRunning: 9, slots: 8 }), /maxRunning/);
+});
