@@ -41,6 +41,7 @@ export const ERRORS = {
   template_error: client(400, "The model's chat template refused these messages; see the message."),
   missing_api_key: client(401, "Send `Authorization: Bearer ew_...`.", "authentication_error"),
   invalid_api_key: client(401, "Check the API key; it may have been revoked.", "authentication_error"),
+  expired_api_key: client(401, "Ask for a new API key.", "authentication_error"),
   invalid_signature: client(
     401,
     "Reach this node through its edge, with the node's key.",

@@ -51,7 +51,7 @@ export function parseJsonObject(bytes: Uint8Array): Record<string, unknown> {
   measure(bytes);
   let text: string;
   try {
-    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes);
   } catch {
     throw new ApiError("invalid_json", "The body is not valid UTF-8.");
   }

@@ -210,7 +210,8 @@ function refuse(fault: SignatureFault, message: string): Verdict {
 }
 
 function encode(text: string): Uint8Array<ArrayBuffer> {
-  return new TextEncoder().encode(text);
+  // The declared buffer type differs between Node and workerd; the encoder never makes a shared one.
+  return new TextEncoder().encode(text) as Uint8Array<ArrayBuffer>;
 }
 
 function hex(bytes: Uint8Array): string {
