@@ -1,6 +1,7 @@
 // What must hold after every step, recounted from scratch. Tests check it every step; a violation throws.
+
+import { PAGE_TOKENS } from "../kv/format.ts";
 import { PageState } from "../kv/pages.ts";
-import { PAGE_TOKENS } from "./plan.ts";
 import type { EngineRequest } from "./request.ts";
 import type { Sequences } from "./sequences.ts";
 import type { StepRecord } from "./step-record.ts";

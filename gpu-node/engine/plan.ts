@@ -14,9 +14,8 @@
 // updates and sampled tokens are written by the sampler: a decode row needs no token from the host.
 import type { SamplingParams } from "../contract/engine.ts";
 import { MAX_LOGIT_BIAS } from "../contract/engine.ts";
+import { PAGE_TOKENS } from "../kv/format.ts";
 import { PARAM_COUNT, packBias, packSampling } from "./sampling.ts";
-
-export const PAGE_TOKENS = 64;
 
 /** Names as native/core/plan.h exports them through addon.planLayout(). */
 export const PLAN_LAYOUT = {

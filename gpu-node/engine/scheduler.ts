@@ -8,7 +8,8 @@
 // Preemption is recomputation: the sequence goes to the front of the queue with the tokens it has. Results of it still
 // in flight are dropped (apply.ts); the sampler gives the same token again, as it depends on seed and position only.
 import type { GenerateRequest } from "../contract/engine.ts";
-import { PAGE_TOKENS, type PlanLimits, PlanWriter } from "./plan.ts";
+import { PAGE_TOKENS } from "../kv/format.ts";
+import { type PlanLimits, PlanWriter } from "./plan.ts";
 import { EngineRequest } from "./request.ts";
 import { type SequenceEvents, Sequences } from "./sequences.ts";
 import { StepRecord } from "./step-record.ts";

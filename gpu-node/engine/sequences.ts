@@ -4,9 +4,10 @@
 //                 ^                  |
 //                 +----preempt-------+
 import type { EngineErrorCode, FinishReason } from "../contract/engine.ts";
+import { PAGE_TOKENS } from "../kv/format.ts";
 import { PagePool, PageState } from "../kv/pages.ts";
 import { PrefixCache } from "../kv/prefix.ts";
-import { PAGE_TOKENS, type PlanLimits } from "./plan.ts";
+import type { PlanLimits } from "./plan.ts";
 import type { EngineRequest } from "./request.ts";
 import { Slots } from "./slots.ts";
 

@@ -2,7 +2,8 @@
 // through the page table, so a page handed out too early, shared before it was written or lost in a preemption gives
 // wrong tokens. It is harsher than a real stream: a step's cells are destroyed at its submission and get their content
 // at its completion, and a step reads at its completion.
-import { PLAN_LAYOUT as L, PAGE_TOKENS, type PlanLimits } from "./plan.ts";
+import { PAGE_TOKENS } from "../kv/format.ts";
+import { PLAN_LAYOUT as L, type PlanLimits } from "./plan.ts";
 import type { Runner } from "./runner.ts";
 import { floatBits } from "./sampling.ts";
 

@@ -5,7 +5,7 @@
 // The salt is the account: sequences of different accounts never share. Token ids are compared on a hit as well, so a
 // collision is a miss. An entry is added only after the step that wrote its page has completed (scheduler.apply).
 import { hash, randomBytes } from "node:crypto";
-import { PAGE_TOKENS } from "../engine/plan.ts";
+import { PAGE_TOKENS } from "./format.ts";
 import type { PagePool } from "./pages.ts";
 
 /** The keys of a sequence's full pages, extended as its tokens become known. */
