@@ -60,6 +60,11 @@ export class Loop implements SequenceEvents {
     for (const name of COUNTERS) this.counters[name] = 0;
   }
 
+  /** Longest sequence, prompt and output. */
+  get maxLen(): number {
+    return this.scheduler.sequences.maxLen;
+  }
+
   get stepsInFlight(): number {
     return this.#inFlight.length;
   }

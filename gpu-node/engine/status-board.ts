@@ -3,7 +3,7 @@ import type { EngineStatus } from "../contract/engine.ts";
 
 export const ENGINE_STATES = ["loading", "ready", "draining", "failed"] as const;
 
-/** Instantaneous values. */
+/** Instantaneous values. beatAt: time of the last heartbeat. */
 const GAUGES = [
   "progress",
   "running",
@@ -13,6 +13,7 @@ const GAUGES = [
   "pagesCached",
   "pagesOwned",
   "slotsFree",
+  "beatAt",
 ] as const;
 
 /** Cumulative values; times in milliseconds. */
@@ -59,6 +60,7 @@ export class StatusBoard {
     names.forEach((name, index) => {
       this.#index.set(name, index);
     });
+    if (!memory) this.beat();
   }
 
   set(name: Gauge | Counter, value: number): void {
@@ -76,8 +78,10 @@ export class StatusBoard {
     Atomics.store(this.#control, STATE, ENGINE_STATES.indexOf(state));
   }
 
+  /** The loop turns. */
   beat(): void {
     Atomics.add(this.#control, HEARTBEAT, 1);
+    this.set("beatAt", Date.now());
   }
   get heartbeat(): number {
     return Atomics.load(this.#control, HEARTBEAT);
@@ -97,15 +101,14 @@ export class StatusBoard {
     Atomics.wait(this.#control, DOORBELL, seen, ms);
   }
 
-  /** Everything but the heartbeat's age, which only the reader can tell. */
-  snapshot(heartbeatAge: number): EngineStatus {
+  snapshot(): EngineStatus {
     const counters: Record<string, number> = {};
     for (const name of COUNTERS) counters[name] = this.get(name);
     return {
       state: this.state,
       progress: this.get("progress"),
       heartbeat: this.heartbeat,
-      heartbeatAge,
+      heartbeatAge: Math.max(0, Date.now() - this.get("beatAt")),
       running: this.get("running"),
       waiting: this.get("waiting"),
       pagesTotal: this.get("pagesTotal"),

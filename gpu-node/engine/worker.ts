@@ -1,0 +1,84 @@
+// The engine's thread: loads the model, then runs the loop until told to close. Nothing here waits for the main thread.
+import { type MessagePort, receiveMessageOnPort, workerData } from "node:worker_threads";
+import { Loop } from "./loop.ts";
+import type { EndedRequest, InboxMessage, OutboxMessage } from "./messages.ts";
+import { openRunner, type RunnerOptions } from "./open-runner.ts";
+import type { Runner } from "./runner.ts";
+import type { SchedulerOptions } from "./scheduler.ts";
+import { COUNTERS, StatusBoard } from "./status-board.ts";
+
+export interface WorkerData {
+  runner: RunnerOptions;
+  scheduler: Partial<SchedulerOptions>;
+  memory: SharedArrayBuffer;
+  port: MessagePort;
+}
+
+/** An idle loop shows that it lives this often. */
+const IDLE_MS = 100;
+/** Turns of the loop between visits to the event loop, where native objects that nobody uses are released. */
+const TURNS = 32;
+
+/** The scheduler's settings for a runner where none are given. */
+export function schedulerOptions(runner: Runner, given: Partial<SchedulerOptions>): SchedulerOptions {
+  const { limits } = runner;
+  return {
+    maxBatchTokens: limits.maxTokens,
+    maxRunning: limits.slots,
+    maxWaiting: 256,
+    watermarkPages: Math.ceil((limits.pages - 1) / 100),
+    ...given,
+  };
+}
+
+async function run({ runner: options, scheduler, memory, port }: WorkerData): Promise<void> {
+  const board = new StatusBoard(memory);
+  const post = (message: OutboxMessage, transfer: ArrayBuffer[] = []) => port.postMessage(message, transfer);
+  let runner: Runner | undefined;
+  try {
+    runner = openRunner(options, (share) => {
+      board.set("progress", share);
+      board.beat();
+    });
+    const inbox = { next: () => (receiveMessageOnPort(port)?.message as InboxMessage | undefined) ?? null };
+    const outbox = {
+      post(tokens: Int32Array, ended: EndedRequest[]) {
+        const copy = tokens.slice();
+        post({ kind: "output", tokens: copy, ended }, [copy.buffer]);
+      },
+    };
+    const loop = new Loop(runner, performance, inbox, outbox, schedulerOptions(runner, scheduler));
+    publish(board, loop);
+    board.set("progress", 1);
+    board.state = "ready";
+    post({ kind: "ready", maxModelLen: loop.maxLen, vocabSize: runner.limits.vocab });
+    for (let turn = 1; !loop.closed; turn++) {
+      const rings = board.rings;
+      const busy = loop.tick();
+      publish(board, loop);
+      if (turn % TURNS === 0) await new Promise(setImmediate);
+      if (!busy) board.sleep(rings, IDLE_MS);
+    }
+  } catch (error) {
+    board.state = "failed";
+    post({ kind: "fatal", message: (error as Error).message });
+  } finally {
+    runner?.dispose();
+    port.close();
+  }
+}
+
+function publish(board: StatusBoard, loop: Loop): void {
+  const { pool, running, waiting, slots } = loop.scheduler.sequences;
+  board.set("running", running.length);
+  board.set("waiting", waiting.length);
+  board.set("pagesTotal", pool.total);
+  board.set("pagesFree", pool.free);
+  board.set("pagesCached", pool.cached);
+  board.set("pagesOwned", pool.owned + pool.fenced);
+  board.set("slotsFree", slots.free);
+  for (const name of COUNTERS) board.set(name, loop.counters[name]);
+  board.beat();
+}
+
+if (workerData) await run(workerData as WorkerData);
