@@ -27,7 +27,7 @@ const chatRequest = z.object({
   parallel_tool_calls: optional(z.boolean()),
   response_format: optional(z.looseObject({ type: z.enum(["text", "json_object", "json_schema"]) })),
   chat_template_kwargs: optional(templateArguments),
-  reasoning_effort: optional(z.string()),
+  reasoning_effort: optional(z.string().regex(/^[a-z]{1,16}$/, "must be a word such as low, medium or high")),
 });
 
 export type ChatRequest = z.output<typeof chatRequest>;

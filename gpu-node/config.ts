@@ -1,0 +1,79 @@
+// Configuration of a node: edgewise.toml, every key of which is also a flag; flags win.
+
+import { existsSync, readFileSync } from "node:fs";
+import { parse, TomlError } from "smol-toml";
+import { defaultsOf, type Options, type OptionTable, parseFlags, parseTable, UsageError } from "./options.ts";
+
+export const serveOptions = {
+  model: { type: "string", value: "DIR", help: "model folder (Hugging Face layout)" },
+  served_model_name: {
+    type: "string",
+    help: "name in the API; several separated by commas (default: the folder's name)",
+  },
+  host: { type: "string", default: "127.0.0.1", help: "address to listen on" },
+  port: { type: "integer", default: 8000, min: 0, max: 65535, help: "port; 0 takes a free one" },
+  node_key: {
+    type: "string",
+    value: "ID:SECRET",
+    help: "key that requests must be signed with, or env EDGEWISE_NODE_KEY (default: a new one, printed)",
+  },
+  control_tokens: {
+    type: "string",
+    choices: ["refuse", "text"],
+    default: "refuse",
+    help: "control tokens spelled in user text: refuse the request, or take them as plain text",
+  },
+  drain_seconds: {
+    type: "number",
+    default: 30,
+    min: 0,
+    max: 3600,
+    help: "time for running requests after SIGTERM",
+  },
+  stall_seconds: {
+    type: "number",
+    default: 60,
+    min: 1,
+    max: 3600,
+    help: "engine without a step for so long is stuck",
+  },
+  heartbeat_seconds: {
+    type: "number",
+    default: 15,
+    min: 1,
+    max: 600,
+    help: "between comment lines on a quiet stream",
+  },
+  max_connections: { type: "integer", default: 1024, min: 1, max: 65535, help: "open client connections" },
+} as const satisfies OptionTable;
+
+export type ServeOptions = Options<typeof serveOptions>;
+
+const FILE = "edgewise.toml";
+
+/**
+ * Defaults, then the file (`--config FILE`, else ./edgewise.toml if it exists), then flags.
+ * @throws UsageError unknown key or flag with a suggestion, bad value, unreadable file
+ */
+export function loadOptions<T extends OptionTable>(table: T, argv: string[]): Options<T> {
+  const flags = parseFlags({ ...table, config: { type: "string", help: "" } } as const, argv);
+  const { config, ...rest } = flags as typeof flags & { config?: string };
+  const path = config ?? (existsSync(FILE) ? FILE : undefined);
+  const file = path === undefined ? {} : parseTable(table, readToml(path), path);
+  return { ...defaultsOf(table), ...file, ...rest } as Options<T>;
+}
+
+function readToml(path: string): object {
+  let text: string;
+  try {
+    text = readFileSync(path, "utf8");
+  } catch (error) {
+    throw new UsageError(`cannot read ${path}: ${(error as NodeJS.ErrnoException).code}`);
+  }
+  try {
+    return parse(text);
+  } catch (error) {
+    if (!(error instanceof TomlError)) throw error;
+    throw new UsageError(`${path}:${error.line}: ${error.message.split("\n")[0]}`);
+  }
+}

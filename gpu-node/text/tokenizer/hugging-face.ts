@@ -1,0 +1,84 @@
+// tokenizer.json through @huggingface/tokenizers, with added tokens taken out: the library would turn their spelling in
+// any text into their ids. The control tokens are handled by control.ts instead.
+
+import { Tokenizer as Library } from "@huggingface/tokenizers";
+import { byteLevelBytes, TokenBytes } from "./bytes.ts";
+import { ControlTokens, isControl } from "./control.ts";
+import { type AddedToken, readAddedToken, type Tokenizer, TokenizerFileError } from "./tokenizer.ts";
+
+interface TokenizerJson {
+  added_tokens?: (AddedToken & Record<string, unknown>)[];
+  model?: { type?: string; vocab?: Record<string, number>; merges?: unknown[] };
+  decoder?: unknown;
+  pre_tokenizer?: unknown;
+}
+
+/** Keys that the library insists on and files may leave out. */
+const OPTIONAL = {
+  added_tokens: [],
+  normalizer: null,
+  pre_tokenizer: null,
+  post_processor: null,
+  decoder: null,
+};
+
+/**
+ * @param json contents of tokenizer.json
+ * @param config contents of tokenizer_config.json, `{}` when there is none
+ * @throws TokenizerFileError when it is not a byte-level BPE tokenizer
+ */
+export function createHuggingFace(json: TokenizerJson, config: Record<string, unknown>): Tokenizer {
+  const { model } = json;
+  const vocabulary = model?.vocab;
+  const byteLevel = /"type":"ByteLevel"/.test(JSON.stringify([json.decoder, json.pre_tokenizer]));
+  if (model?.type !== "BPE" || vocabulary === undefined || !byteLevel) {
+    throw new TokenizerFileError("tokenizer.json: only byte-level BPE is supported");
+  }
+  const added = (json.added_tokens ?? []).map((token) => readAddedToken(token.id, token));
+  const control = new ControlTokens(added);
+  const plain = new Library(
+    {
+      ...OPTIONAL,
+      ...json,
+      added_tokens: json.added_tokens?.filter((token) => !isControl(readAddedToken(token.id, token))) ?? [],
+      model: { ...model, vocab: withoutControl(vocabulary, control) },
+      post_processor: null,
+    },
+    config,
+  );
+  return {
+    size: 1 + Math.max(...Object.values(vocabulary).concat(added.map(({ id }) => id))),
+    control,
+    bytes: readBytes(vocabulary, added),
+    prefix: readPrefix(json, config),
+    encodeText(text) {
+      if (text === "") return [];
+      const { ids } = plain.encode(text.toWellFormed(), { add_special_tokens: false });
+      return ids;
+    },
+  };
+}
+
+/** Some files list added tokens in the vocabulary too, where `ignore_merges` would find them. */
+function withoutControl(vocabulary: Record<string, number>, control: ControlTokens): Record<string, number> {
+  const out = { ...vocabulary };
+  for (const content of control.byContent.keys()) delete out[content];
+  return out;
+}
+
+function readBytes(vocabulary: Record<string, number>, added: AddedToken[]): TokenBytes {
+  const bytes: (Uint8Array | undefined)[] = [];
+  for (const [entry, id] of Object.entries(vocabulary)) bytes[id] = byteLevelBytes(entry);
+  for (const { id, content, special } of added) bytes[id] = special ? undefined : Buffer.from(content);
+  for (let id = 0; id < bytes.length; id++) bytes[id] ??= undefined;
+  return new TokenBytes(bytes);
+}
+
+/** What the file's own post processor puts before a text, e.g. `<|begin_of_text|>`. */
+function readPrefix(json: TokenizerJson, config: Record<string, unknown>): number[] {
+  const full = new Library({ ...OPTIONAL, ...json }, config);
+  const { ids } = full.encode("a", { add_special_tokens: true });
+  const bare = full.encode("a", { add_special_tokens: false }).ids;
+  const at = ids.indexOf(bare[0]);
+  return at > 0 ? ids.slice(0, at) : [];
+}
