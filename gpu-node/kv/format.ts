@@ -53,12 +53,7 @@ export function kvScales(format: KvFormat, geometry: KvGeometry): number {
   return format === "fp8-token" ? kvVectors(geometry) : 0;
 }
 
-/** Bytes of a token's canonical row: its elements, then its scales. */
-export function kvRowBytes(format: KvFormat, geometry: KvGeometry): number {
-  return kvElements(geometry) * elementBytes(format) + 4 * kvScales(format, geometry);
-}
-
-/** All that a token costs in one layer, scales included; also the size of its canonical row. */
+/** All that a token costs in one layer, scales included; also the bytes of its canonical row (kv_pack, kv_unpack). */
 export function kvBytesPerToken(format: KvFormat, geometry: KvGeometry): number {
-  return kvRowBytes(format, geometry);
+  return kvElements(geometry) * elementBytes(format) + 4 * kvScales(format, geometry);
 }

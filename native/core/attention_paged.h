@@ -1,0 +1,284 @@
+// Attention of query heads over the paged cache on the CPU: the kernels of attention_gqa and attention_mla.
+//
+// The context of a row is cut into splits of a fixed length and its queries into blocks, by rules that know this row
+// alone; a block sees its split tile by tile, each tile widened to f32 once for all queries of the block. Splits of a
+// block are folded in their order afterwards. So a row's bits depend neither on other rows nor on the threads.
+//
+//   row        tokens 0 .. count           context  0 .. past + count
+//   block      [tokens) x [heads) of one kv head, at most kBlockQueries
+//   split      [----- 256 or 1024 tokens -----][-----  ...
+//   tile         [16 or 64][16 or 64] ..
+#pragma once
+
+#include <algorithm>
+
+#include "core/attention_tile.h"
+#include "core/kv_read.h"
+
+namespace edgewise::EDGEWISE_ISA {
+
+constexpr int64_t kBlockQueries = 48;
+constexpr int64_t kFewQueries = 12;  // up to here a tile is small, so that it stays in the first-level cache
+constexpr int64_t kSmallTile = 16, kLargeTile = kPageTokens;
+
+// Keys or values of one kv head: stored ones by page, new ones from a tensor of the call.
+struct KvStream {
+  const KvPool* pool;
+  int vector;
+  float scale;          // static scale of the format fp8
+  const Tensor* fresh;  // act; rows of stride[0] elements
+  int64_t fresh_offset;
+  int64_t dim;  // elements read of each vector
+};
+
+struct PagedAttention {
+  Tensor q, out;  // act [T, heads, dim_k], [T, heads, dim_v]
+  Tensor k, v;    // act, of the new tokens; dimension 0 is the token
+  const KvPool* pool = nullptr;
+  const KvRows* rows = nullptr;
+  int64_t kv_heads = 1;
+  int64_t head_stride_k = 0, head_stride_v = 0;  // elements between the kv heads of k and v
+  int64_t dim_k = 0, dim_v = 0;
+  bool values_in_keys = false;  // MLA: a value is the first dim_v elements of its key
+  float softmax_scale = 1, k_scale = 1, v_scale = 1;
+};
+
+// Copies context tokens [first, first + n) as f32 rows of `ld`.
+template <class Act>
+inline void load_tile(const KvStream& s, const KvRow& row, int64_t first, int64_t n, float* out, int64_t ld) {
+  const KvLayout& layout = s.pool->layout;
+  for (int64_t i = 0; i < n; ++i, out += ld) {
+    const int64_t at = first + i;
+    if (at >= row.past) {
+      const int64_t t = row.begin + at - row.past;
+      widen_row(s.fresh->data<Act>() + t * s.fresh->stride[0] + s.fresh_offset, s.dim, 1.0f, out);
+      continue;
+    }
+    const int64_t page = row.pages[at / kPageTokens], token = at % kPageTokens;
+    const uint8_t* from = s.pool->at(page, s.vector, token);
+    switch (layout.format) {
+      case KvFormat::f32: widen_row(reinterpret_cast<const float*>(from), s.dim, 1.0f, out); break;
+      case KvFormat::bf16: widen_row(reinterpret_cast<const bf16*>(from), s.dim, 1.0f, out); break;
+      case KvFormat::fp8: widen_row(reinterpret_cast<const e4m3*>(from), s.dim, s.scale, out); break;
+      case KvFormat::fp8_token:
+        widen_row(reinterpret_cast<const e4m3*>(from), s.dim, *s.pool->scale_at(page, token, s.vector), out);
+    }
+  }
+}
+
+// How a row is cut; a function of the row alone.
+struct RowCut {
+  int64_t heads, tokens;  // of a block
+  int64_t head_blocks, token_blocks;
+  int64_t split, splits;
+
+  RowCut(const KvRow& row, int64_t group) {
+    heads = std::min(group, kBlockQueries);
+    tokens = std::max<int64_t>(1, kBlockQueries / heads);
+    head_blocks = (group + heads - 1) / heads;
+    token_blocks = (row.count + tokens - 1) / tokens;
+    const int64_t context = row.past + row.count;
+    split = token_blocks * head_blocks > 4 ? context : context <= 4096 ? 256 : 1024;
+    splits = (context + split - 1) / split;
+  }
+};
+
+struct WorkItem {
+  int64_t row;
+  int64_t kv_head, head, heads;  // query heads within the group
+  int64_t token, tokens;
+  int64_t begin, end;  // of the context
+  int64_t splits;      // of this block; 1: the item writes the output itself
+  int64_t partial;     // first query of its partial results
+};
+
+// Memory of one worker.
+struct TileMemory {
+  float *q, *k, *v, *scores, *out;
+  SoftmaxState* state;
+
+  static size_t floats(int64_t ld_k, int64_t ld_v, bool values_in_keys) {
+    return kBlockQueries * (ld_k + ld_v + kLargeTile) + kLargeTile * (ld_k + (values_in_keys ? 0 : ld_v)) +
+           2 * kBlockQueries;
+  }
+  TileMemory(float* at, int64_t ld_k, int64_t ld_v, bool values_in_keys) {
+    q = at;
+    out = q + kBlockQueries * ld_k;
+    scores = out + kBlockQueries * ld_v;
+    k = scores + kBlockQueries * kLargeTile;
+    v = values_in_keys ? k : k + kLargeTile * ld_k;
+    state = reinterpret_cast<SoftmaxState*>(v + kLargeTile * (values_in_keys ? ld_k : ld_v));
+  }
+};
+
+template <class Act>
+class PagedAttentionKernel {
+ public:
+  PagedAttentionKernel(const PagedAttention& p, Context& context)
+      : p_(p), context_(context), ld_k_(padded(p.dim_k)), ld_v_(p.values_in_keys ? ld_k_ : padded(p.dim_v)) {}
+
+  void run() {
+    const int64_t tokens = p_.q.shape[0], count = p_.rows->count();
+    rows_ = static_cast<KvRow*>(context_.scratch(std::max<int64_t>(1, count) * sizeof(KvRow)));
+    check_kv_rows(*p_.rows, tokens, p_.pool->pages(), rows_);
+    zero_dead_tokens(tokens);
+    list_items();
+    const size_t floats = (TileMemory::floats(ld_k_, ld_v_, p_.values_in_keys) + 15) / 16 * 16;
+    auto* memory = static_cast<float*>(context_.scratch(context_.workers() * floats * sizeof(float)));
+    context_.parallel_for(items_count_, 1, [&](int64_t begin, int64_t end, int worker) {
+      TileMemory m(memory + worker * floats, ld_k_, ld_v_, p_.values_in_keys);
+      for (int64_t i = begin; i < end; ++i) attend(items_[i], m);
+    });
+    context_.parallel_for(items_count_, 4, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i)
+        if (items_[i].splits > 1 && items_[i].begin == 0) combine(items_[i]);
+    });
+  }
+
+ private:
+  void zero_dead_tokens(int64_t tokens) {
+    auto* dead = static_cast<uint8_t*>(context_.scratch(std::max<int64_t>(1, tokens)));
+    find_dead_tokens(rows_, p_.rows->count(), tokens, dead);
+    for (int64_t t = 0; t < tokens; ++t)
+      for (int64_t h = 0; dead[t] && h < p_.out.shape[1]; ++h)
+        std::memset(out_row(t, h), 0, p_.dim_v * sizeof(Act));
+  }
+
+  Act* out_row(int64_t token, int64_t head) const {
+    return p_.out.template data<Act>() + token * p_.out.stride[0] + head * p_.out.stride[1];
+  }
+
+  // Calls visit(item) for all items, splits of a block in order and side by side.
+  template <class F>
+  void for_each_item(F visit) const {
+    const int64_t group = p_.q.shape[1] / p_.kv_heads;
+    int64_t partial = 0;
+    for (int64_t r = 0; r < p_.rows->count(); ++r) {
+      const KvRow& row = rows_[r];
+      if (!row.live) continue;
+      const RowCut cut(row, group);
+      for (int64_t g = 0; g < p_.kv_heads; ++g)
+        for (int64_t tb = cut.token_blocks - 1; tb >= 0; --tb)  // the longest context first
+          for (int64_t hb = 0; hb < cut.head_blocks; ++hb) {
+            WorkItem item{r, g, hb * cut.heads, 0, tb * cut.tokens, 0, 0, 0, 0, 0};
+            item.heads = std::min(cut.heads, group - item.head);
+            item.tokens = std::min(cut.tokens, row.count - item.token);
+            const int64_t context = row.past + item.token + item.tokens;
+            item.splits = (context + cut.split - 1) / cut.split;
+            for (int64_t s = 0; s < item.splits; ++s) {
+              item.begin = s * cut.split;
+              item.end = std::min(context, item.begin + cut.split);
+              item.partial = partial;
+              if (item.splits > 1) partial += item.heads * item.tokens;
+              visit(item);
+            }
+          }
+    }
+  }
+
+  void list_items() {
+    int64_t partials = 0;
+    for_each_item([&](const WorkItem& item) {
+      ++items_count_;
+      if (item.splits > 1) partials = item.partial + item.heads * item.tokens;
+    });
+    items_ = static_cast<WorkItem*>(context_.scratch(std::max<int64_t>(1, items_count_) * sizeof(WorkItem)));
+    partial_out_ = static_cast<float*>(context_.scratch(std::max<int64_t>(1, partials * ld_out()) * sizeof(float)));
+    partial_state_ = static_cast<SoftmaxState*>(context_.scratch(std::max<int64_t>(1, partials) * sizeof(SoftmaxState)));
+    WorkItem* next = items_;
+    for_each_item([&](const WorkItem& item) { *next++ = item; });
+  }
+
+  int64_t ld_out() const { return padded(p_.dim_v); }
+
+  void attend(const WorkItem& item, const TileMemory& m) {
+    const KvRow& row = rows_[item.row];
+    const int64_t group = p_.q.shape[1] / p_.kv_heads, queries = item.tokens * item.heads;
+    for (int64_t i = 0; i < queries; ++i) {
+      const int64_t t = row.begin + item.token + i / item.heads;
+      const int64_t h = item.kv_head * group + item.head + i % item.heads;
+      widen_row(p_.q.template data<Act>() + t * p_.q.stride[0] + h * p_.q.stride[1], p_.dim_k, p_.softmax_scale,
+                m.q + i * ld_k_);
+      m.state[i] = {};
+    }
+    std::memset(m.out, 0, queries * ld_out() * sizeof(float));
+
+    const int kv_head = static_cast<int>(item.kv_head);
+    const KvStream keys{p_.pool, kv_head, p_.k_scale, &p_.k, kv_head * p_.head_stride_k, p_.dim_k};
+    const KvStream values{p_.pool, static_cast<int>(p_.kv_heads) + kv_head, p_.v_scale, &p_.v,
+                          kv_head * p_.head_stride_v, p_.dim_v};
+    const int64_t size = queries <= kFewQueries ? kSmallTile : kLargeTile;
+    for (int64_t first = item.begin; first < item.end; first += size) {
+      const int64_t n = std::min(size, item.end - first), wide = padded(n);
+      load_tile<Act>(keys, row, first, n, m.k, ld_k_);
+      if (!p_.values_in_keys) load_tile<Act>(values, row, first, n, m.v, ld_v_);
+      dot_rows(m.q, ld_k_, m.k, ld_k_, m.scores, kLargeTile, queries, (n + 3) / 4 * 4, ld_k_);
+      for (int64_t i = 0; i < queries; ++i) {
+        const int64_t visible = std::min(n, row.past + item.token + i / item.heads + 1 - first);
+        const float shrink = fold_scores(m.scores + i * kLargeTile, visible, wide, m.state[i]);
+        if (shrink != 1.0f) scale_row(m.out + i * ld_out(), ld_out(), shrink);
+      }
+      multiply(m.scores, kLargeTile, m.v, ld_v_, m.out, ld_out(), queries, ld_out(), n, true);
+    }
+
+    for (int64_t i = 0; i < queries; ++i) {
+      if (item.splits > 1) {
+        std::memcpy(partial_out_ + (item.partial + i) * ld_out(), m.out + i * ld_out(), ld_out() * sizeof(float));
+        partial_state_[item.partial + i] = m.state[i];
+      } else {
+        write(item, i, m.out + i * ld_out(), 1.0f / m.state[i].total);
+      }
+    }
+  }
+
+  void write(const WorkItem& item, int64_t query, const float* values, float factor) {
+    const int64_t group = p_.q.shape[1] / p_.kv_heads;
+    Act* to = out_row(rows_[item.row].begin + item.token + query / item.heads,
+                      item.kv_head * group + item.head + query % item.heads);
+    const F32 f = splat(factor);
+    int64_t i = 0;
+    for (; i + kLanes <= p_.dim_v; i += kLanes) store(to + i, load(values + i) * f);
+    if (i < p_.dim_v) store_partial(to + i, load(values + i) * f, static_cast<int>(p_.dim_v - i));
+  }
+
+  // Folds the splits of a block, whose first item is given, into its first partial result.
+  void combine(const WorkItem& item) {
+    const int64_t queries = item.tokens * item.heads;
+    for (int64_t i = 0; i < queries; ++i) {
+      const int64_t first = item.partial + i;
+      float top = -INFINITY;
+      for (int64_t s = 0; s < item.splits; ++s) top = std::max(top, partial_state_[first + s * queries].largest);
+      float total = 0;
+      float* sum = partial_out_ + first * ld_out();
+      for (int64_t s = 0; s < item.splits; ++s) {
+        const SoftmaxState& state = partial_state_[first + s * queries];
+        const float factor = state.largest == -INFINITY ? 0.0f : std::exp(state.largest - top);
+        total += state.total * factor;
+        if (s == 0) {
+          scale_row(sum, ld_out(), factor);
+          continue;
+        }
+        const float* other = partial_out_ + (first + s * queries) * ld_out();
+        for (int64_t d = 0; d < ld_out(); d += kLanes)
+          store(sum + d, fma(load(other + d), splat(factor), load(sum + d)));
+      }
+      write(item, i, sum, 1.0f / total);
+    }
+  }
+
+  const PagedAttention& p_;
+  Context& context_;
+  const int64_t ld_k_, ld_v_;
+  KvRow* rows_ = nullptr;
+  WorkItem* items_ = nullptr;
+  int64_t items_count_ = 0;
+  float* partial_out_ = nullptr;
+  SoftmaxState* partial_state_ = nullptr;
+};
+
+inline void attend_paged(const PagedAttention& p, Context& context) {
+  if (p.q.dtype == DType::f32) PagedAttentionKernel<float>(p, context).run();
+  else PagedAttentionKernel<bf16>(p, context).run();
+}
+
+}  // namespace edgewise::EDGEWISE_ISA
