@@ -149,7 +149,7 @@ export function expandedIsCheaper(
   const project = kvLora * (nopeDim + valueDim);
   const absorbed = tokens * project + tokens * maxKvLen * (2 * kvLora + ropeDim);
   const expanded = rows * maxKvLen * project + tokens * maxKvLen * (nopeDim + ropeDim + valueDim);
-  return expanded < absorbed;
+  return tokens > rows && expanded < absorbed; // a decode step never
 }
 
 function loadUpProjection(

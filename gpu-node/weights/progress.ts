@@ -3,23 +3,21 @@
 const WIDTH = 30;
 const REDRAW_MS = 100;
 
-/** Returns what draws `done` of `total` bytes over one line of `stream`; on anything but a terminal it does nothing. */
+/** Returns what draws a share from 0 to 1 over one line of `stream`; on anything but a terminal it does nothing. */
 export function progressBar(
   stream: { isTTY?: boolean; write(text: string): unknown },
   label: string,
-  total: number,
   now: () => number = Date.now,
-): (done: number) => void {
+): (share: number) => void {
   if (!stream.isTTY) return () => {};
   let drawnAt = Number.NEGATIVE_INFINITY;
-  return (done) => {
-    const finished = done >= total;
-    if (!finished && now() - drawnAt < REDRAW_MS) return;
+  let finished = false;
+  return (share) => {
+    if (finished || (share < 1 && now() - drawnAt < REDRAW_MS)) return;
     drawnAt = now();
-    const share = total > 0 ? Math.min(1, done / total) : 1;
-    const filled = Math.round(share * WIDTH);
+    finished = share >= 1;
+    const filled = Math.round(Math.min(1, share) * WIDTH);
     const bar = "█".repeat(filled) + "░".repeat(WIDTH - filled);
-    const size = `${(done / 1e6).toFixed(0)} of ${(total / 1e6).toFixed(0)} MB`;
-    stream.write(`\r${label} ${bar} ${Math.round(share * 100)} % ${size}${finished ? "\n" : ""}`);
+    stream.write(`\r${label} ${bar} ${Math.round(share * 100)} %${finished ? "\n" : ""}`);
   };
 }
