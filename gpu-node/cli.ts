@@ -9,7 +9,9 @@ interface Verb {
   load: () => Promise<{ main(argv: string[]): Promise<number> }>;
 }
 
-const verbs: Record<string, Verb> = {};
+const verbs: Record<string, Verb> = {
+  eval: { help: "compare a model's answers with golden ones", load: () => import("./eval/eval.ts") },
+};
 
 const help = () =>
   [

@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import type { ModelRunner } from "../engine/model-runner.ts";
 import { type ModelRunnerOptions, openModelRunner } from "../engine/open-runner.ts";
 import { KV_FORMATS } from "../kv/format.ts";
-import { helpText, type Options, parseFlags, UsageError } from "../options.ts";
+import { defaultsOf, helpText, type Options, parseFlags, UsageError } from "../options.ts";
 import { CheckpointError } from "../weights/errors.ts";
 import { progressBar } from "../weights/progress.ts";
 import { readGolden, readGoldenTokens, readGreedyGolden } from "./golden.ts";
@@ -40,7 +40,7 @@ export async function main(argv: string[]): Promise<number> {
   }
   if (what !== "logits" && what !== "greedy")
     throw new UsageError(`eval: "${what}" is neither logits nor greedy`);
-  const options = { ...defaults(), ...parseFlags(OPTIONS, flags) } as Options<typeof OPTIONS>;
+  const options = { ...defaultsOf(OPTIONS), ...parseFlags(OPTIONS, flags) } as Options<typeof OPTIONS>;
   if (!options.model) throw new UsageError("eval needs --model DIR");
   try {
     return what === "logits" ? logits(options as EvalOptions) : greedy(options as EvalOptions);
@@ -49,12 +49,6 @@ export async function main(argv: string[]): Promise<number> {
     console.error(`edgewise: ${error.message}`);
     return 1;
   }
-}
-
-function defaults() {
-  return Object.fromEntries(
-    Object.entries(OPTIONS).flatMap(([key, option]) => ("default" in option ? [[key, option.default]] : [])),
-  );
 }
 
 function logits(options: EvalOptions): number {
