@@ -20,7 +20,9 @@ export function openDevice(options: DeviceOptions): OpDevice {
 function bindOps(addon: Addon, device: Device): Ops {
   const index = new Map(addon.ops().map((op, i) => [op.name, i]));
   const names = Object.keys(OP_TABLE) as OpName[];
-  return Object.fromEntries(names.map((name) => [name, bindOp(device, name, index.get(name))])) as Ops;
+  return Object.fromEntries(
+    names.map((name) => [name, bindOp(device, name, index.get(name))]),
+  ) as unknown as Ops;
 }
 
 // An argument that is missing arrives as undefined, which the addon refuses by name unless it is optional.

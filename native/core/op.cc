@@ -19,9 +19,9 @@ std::string dtype_list(std::initializer_list<DType> dtypes) {
   return s;
 }
 
-std::string shape_list(std::initializer_list<int64_t> shape) {
+std::string shape_list(const int64_t* shape, int rank) {
   std::string s;
-  for (int64_t n : shape) s += (s.empty() ? "" : ", ") + (n < 0 ? "any" : std::to_string(n));
+  for (int i = 0; i < rank; ++i) s += (i ? ", " : "") + (shape[i] < 0 ? std::string("any") : std::to_string(shape[i]));
   return "[" + s + "]";
 }
 
@@ -98,14 +98,21 @@ const Tensor& Args::peek(const char* name) const {
   return t;
 }
 
+Tensor Args::checked(const char* name, std::initializer_list<DType> dtypes, const int64_t* shape, int rank) const {
+  const Tensor& t = peek(name);
+  bool ok = std::find(dtypes.begin(), dtypes.end(), t.dtype) != dtypes.end() && t.rank == rank;
+  for (int i = 0; ok && i < rank; ++i) ok = shape[i] < 0 || shape[i] == t.shape[i];
+  if (!ok) throw OpError(name, "must be " + dtype_list(dtypes) + shape_list(shape, rank) + ", is " + t.describe());
+  return t;
+}
+
 Tensor Args::tensor(const char* name, std::initializer_list<DType> dtypes,
                     std::initializer_list<int64_t> shape) const {
-  const Tensor& t = peek(name);
-  bool ok = std::find(dtypes.begin(), dtypes.end(), t.dtype) != dtypes.end() &&
-            t.rank == static_cast<int>(shape.size());
-  for (int i = 0; ok && i < t.rank; ++i) ok = shape.begin()[i] < 0 || shape.begin()[i] == t.shape[i];
-  if (!ok) throw OpError(name, "must be " + dtype_list(dtypes) + shape_list(shape) + ", is " + t.describe());
-  return t;
+  return checked(name, dtypes, shape.begin(), static_cast<int>(shape.size()));
+}
+
+Tensor Args::shaped(const char* name, std::initializer_list<DType> dtypes, const Tensor& like) const {
+  return checked(name, dtypes, like.shape, like.rank);
 }
 
 Tensor Args::optional(const char* name, std::initializer_list<DType> dtypes,

@@ -44,6 +44,8 @@ class Args {
   Tensor optional(const char* name, std::initializer_list<DType> dtypes, std::initializer_list<int64_t> shape) const;
   // As `tensor`, and every dimension contiguous.
   Tensor dense(const char* name, std::initializer_list<DType> dtypes, std::initializer_list<int64_t> shape) const;
+  // As `tensor`, with the shape of `like`, of any rank.
+  Tensor shaped(const char* name, std::initializer_list<DType> dtypes, const Tensor& like) const;
   // A required tensor before any check of its dtype and shape: for ops that take several ranks.
   const Tensor& peek(const char* name) const;
   int64_t integer(const char* name, int64_t low, int64_t high) const;
@@ -57,6 +59,7 @@ class Args {
 
  private:
   size_t index_of(const char* name) const;
+  Tensor checked(const char* name, std::initializer_list<DType> dtypes, const int64_t* shape, int rank) const;
   const std::vector<ArgSpec>* specs_;
   std::vector<Tensor> tensors_;   // one per spec; numbers hold an empty tensor
   std::vector<double> numbers_;   // one per spec; tensors hold 0

@@ -64,10 +64,13 @@ export function encodeF16(x: number): number {
   return encode(x, 0x8000, 0x7bff, decodeF16);
 }
 
+const table = (codes: number, decode: (code: number) => number) =>
+  Float64Array.from({ length: codes }, (_, code) => decode(code));
+
 const CODECS = {
-  bf16: { encode: encodeBf16, decode: decodeBf16, array: Uint16Array },
-  f16: { encode: encodeF16, decode: decodeF16, array: Uint16Array },
-  e4m3: { encode: encodeE4m3, decode: decodeE4m3, array: Uint8Array },
+  bf16: { encode: encodeBf16, values: table(65536, decodeBf16), array: Uint16Array },
+  f16: { encode: encodeF16, values: table(65536, decodeF16), array: Uint16Array },
+  e4m3: { encode: encodeE4m3, values: table(256, decodeE4m3), array: Uint8Array },
 } as const;
 
 type Codec = (typeof CODECS)[keyof typeof CODECS];
@@ -76,7 +79,7 @@ type Codec = (typeof CODECS)[keyof typeof CODECS];
 export function roundTo(dtype: DType, x: number): number {
   if (dtype === "f32") return Math.fround(x);
   if (dtype === "i32" || dtype === "u8") return x;
-  return CODECS[dtype].decode(CODECS[dtype].encode(x));
+  return CODECS[dtype].values[CODECS[dtype].encode(x)];
 }
 
 /** Values to the bytes of a tensor. */
@@ -99,5 +102,5 @@ export function fromBytes(dtype: DType, bytes: ArrayBuffer): Float64Array<ArrayB
   if (dtype === "i32") return Float64Array.from(new Int32Array(bytes));
   if (dtype === "u8") return Float64Array.from(new Uint8Array(bytes));
   const codec = CODECS[dtype];
-  return Float64Array.from(new codec.array(bytes), (code) => codec.decode(code));
+  return Float64Array.from(new codec.array(bytes), (code) => codec.values[code]);
 }

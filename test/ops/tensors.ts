@@ -1,7 +1,7 @@
 // Tensors of a test case on a device, with guards around them.
 import assert from "node:assert/strict";
 import type { Device, DType, Tensor } from "../../gpu-node/native/addon.ts";
-import { BYTES, fromBytes, toBytes } from "./formats.ts";
+import { BYTES, fromBytes } from "./formats.ts";
 import type { Fill } from "./random.ts";
 
 export interface TensorCase {
@@ -11,7 +11,7 @@ export interface TensorCase {
   fill?: Fill;
   /** Elements between the rows: makes the tensor a strided view. */
   pad?: number;
-  /** The very tensor of this earlier argument. */
+  /** The very tensor of this earlier argument, which then holds this one's result. */
   same?: string;
 }
 
@@ -29,16 +29,17 @@ const GUARD = 32;
 const GUARD_BYTE = 0xd7;
 
 /**
+ * `packed` holds the view's elements in row-major order.
  *   base: [ guard | row 0 | pad | row 1 | pad | ... | guard ]      the view is the rows
  */
-export function place(device: Device, spec: TensorCase, data: Float64Array): Placed {
+export function place(device: Device, spec: TensorCase, packed: Uint8Array): Placed {
   const pad = spec.pad ?? 0;
   const width = spec.shape.at(-1) ?? 1;
-  const rows = width === 0 ? 0 : data.length / width;
   const size = BYTES[spec.dtype];
+  const elements = packed.length / size;
+  const rows = width === 0 ? 0 : elements / width;
   const total = 2 * GUARD + rows * (width + pad);
   const bytes = new Uint8Array(total * size).fill(GUARD_BYTE);
-  const packed = toBytes(spec.dtype, data);
   const map = new Int32Array(total).fill(-1);
   for (let r = 0; r < rows; r++) {
     const at = GUARD + r * (width + pad);
@@ -50,7 +51,7 @@ export function place(device: Device, spec: TensorCase, data: Float64Array): Pla
   if (spec.shape.length === 0) view = view.slice(0, 0, 1);
   view = view.reshape(spec.shape.with(-1, width === 0 ? 0 : width + pad));
   if (pad > 0) view = view.slice(spec.shape.length - 1, 0, width);
-  return { base, view, dtype: spec.dtype, elements: data.length, map };
+  return { base, view, dtype: spec.dtype, elements, map };
 }
 
 /** The view's values and bytes; fails when a guard was overwritten. */

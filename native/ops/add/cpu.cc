@@ -1,4 +1,5 @@
 #include "core/float.h"
+#include "core/rows.h"
 #include "ops/add/op.h"
 
 namespace edgewise::EDGEWISE_ISA {
@@ -6,11 +7,10 @@ namespace {
 
 template <class A, class B>
 void add_rows(const Add& p, Context& context) {
-  const int64_t grain = std::max<int64_t>(1, 16384 / std::max<int64_t>(p.columns, 1));
-  context.parallel_for(p.rows, grain, [&](int64_t begin, int64_t end, int) {
+  context.parallel_for(p.rows, row_grain(p.columns), [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) {
-      A* a = p.a.data<A>() + r * p.a.stride[0];
-      const B* b = p.b.data<B>() + r * p.b.stride[0];
+      A* a = row<A>(p.a, r);
+      const B* b = row<B>(p.b, r);
 #pragma GCC ivdep
       for (int64_t c = 0; c < p.columns; ++c) a[c] = from_f32<A>(to_f32(a[c]) + to_f32(b[c]));
     }

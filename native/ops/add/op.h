@@ -3,8 +3,6 @@
 //   b  f32|bf16 [T, H]   the sum is formed in f32 and rounded to a's dtype
 #pragma once
 
-#include <algorithm>
-
 #include "core/op.h"
 
 namespace edgewise {

@@ -1,6 +1,5 @@
-#include "ops/add/op.h"
-
 #include "core/element.h"
+#include "ops/add/op.h"
 
 namespace edgewise {
 
