@@ -75,9 +75,18 @@ async function* eventSource({ job, renderer }: Call, pending: Promise<Answer>): 
   }
 }
 
-/** A late JSON answer. Its status is out already: a failure cuts the connection, which clients retry. */
-async function* jsonSource({ renderer }: Call, pending: Promise<Answer>): AsyncGenerator<Uint8Array> {
-  const result = await pending;
-  if (result.kind !== "json") throw new ApiError("upstream_error", "The node's answer was not usable.");
-  yield new TextEncoder().encode(renderer.json(result.text));
+/** A late JSON answer. Its status is out already, so that a failure can only be told in the body. */
+async function* jsonSource({ job, renderer }: Call, pending: Promise<Answer>): AsyncGenerator<Uint8Array> {
+  let text: string;
+  try {
+    const result = await pending;
+    if (result.kind !== "json") throw new ApiError("upstream_error", "The node's answer was not usable.");
+    text = renderer.json(result.text);
+  } catch (thrown) {
+    if (job.signal.aborted) return;
+    const error = toApiError(thrown);
+    console.warn(`request ${job.requestId}: after its headers: ${error.code}`);
+    text = JSON.stringify(errorBody(error, renderer.dialect));
+  }
+  yield new TextEncoder().encode(text);
 }

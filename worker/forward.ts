@@ -69,7 +69,7 @@ async function candidates(gateway: Gateway, job: Job): Promise<NodeState[]> {
   const { table, pins } = gateway;
   if (table.nodes.length === 0) throw noNode();
   let serving = table.serving(job.model);
-  if (serving.length === 0) {
+  if (serving.length === 0 || !table.complete()) {
     await table.refresh(job.account, job.signal);
     serving = table.serving(job.model);
   }

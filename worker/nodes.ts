@@ -39,7 +39,8 @@ export class NodeState {
   readonly leases = new Leases();
   private failures = 0;
   private downUntil = 0;
-  private learned: { models: ModelEntry[]; at: number } | undefined;
+  private learned: ModelEntry[] | undefined;
+  private askedAt = Number.NEGATIVE_INFINITY;
 
   constructor(config: NodeConfig, signer: Signer) {
     this.config = config;
@@ -68,7 +69,7 @@ export class NodeState {
 
   /** Models by configuration or by the node's own answer; undefined while neither is known. */
   models(): ModelEntry[] | undefined {
-    if (this.learned) return this.learned.models;
+    if (this.learned) return this.learned;
     return this.config.models?.map((id) => ({
       id,
       created: 0,
@@ -77,13 +78,15 @@ export class NodeState {
     }));
   }
 
+  /** True when the node was asked lately, whatever came of it: one that hangs must not slow every request. */
   fresh(now: number): boolean {
-    return this.learned !== undefined && now - this.learned.at < EDGE.modelsMs;
+    return now - this.askedAt < EDGE.modelsMs;
   }
 
   /** Asks the node for its models. A node that does not answer keeps what was known and is marked. */
   async learn(account: string, signal: AbortSignal): Promise<void> {
     const target = "/v1/models";
+    this.askedAt = Date.now();
     try {
       const headers = await this.signer.sign({ method: "GET", target, account, body: "" });
       const response = await fetch(this.config.url + target, {
@@ -100,8 +103,7 @@ export class NodeState {
         contextWindow: model.max_model_len,
       }));
       const allowed = this.config.models;
-      const models = allowed ? all.filter((model) => allowed.includes(model.id)) : all;
-      this.learned = { models, at: Date.now() };
+      this.learned = allowed ? all.filter((model) => allowed.includes(model.id)) : all;
     } catch (error) {
       if (signal.aborted) return;
       console.warn(`node ${this.id}: no list of models: ${error instanceof Error ? error.message : error}`);
