@@ -74,6 +74,7 @@ test("the openai client reads whole answers, streams, tool calls, models and err
     .stream({ model: "nano", messages, tools })
     .finalChatCompletion();
   const [call] = called.choices[0].message.tool_calls!;
+  assert.ok(call.type === "function");
   assert.deepEqual(
     [call.id, call.function.name, call.function.arguments],
     ["functions.f:0", "f", '{"a": 1}'],
