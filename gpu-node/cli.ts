@@ -10,6 +10,7 @@ interface Verb {
 }
 
 const verbs: Record<string, Verb> = {
+  serve: { help: "serve one model folder as a GPU node", load: () => import("./server/serve.ts") },
   eval: { help: "compare a model's answers with golden ones", load: () => import("./eval/eval.ts") },
 };
 

@@ -2,6 +2,7 @@
 
 import { existsSync, readFileSync } from "node:fs";
 import { parse, TomlError } from "smol-toml";
+import { KV_FORMATS } from "./kv/format.ts";
 import { defaultsOf, type Options, type OptionTable, parseFlags, parseTable, UsageError } from "./options.ts";
 
 export const serveOptions = {
@@ -43,6 +44,36 @@ export const serveOptions = {
     min: 1,
     max: 600,
     help: "between comment lines on a quiet stream",
+  },
+  backend: {
+    type: "string",
+    choices: ["auto", "reference", "cpu", "cuda"],
+    default: "auto",
+    help: "what computes; auto: CUDA where it works, else the CPU",
+  },
+  threads: { type: "integer", min: 1, max: 1024, help: "threads of the CPU backend (default: all cores)" },
+  activations: { type: "string", choices: ["bf16", "f32"], default: "bf16", help: "type of activations" },
+  kv: { type: "string", choices: KV_FORMATS, default: "bf16", help: "type of the KV cache" },
+  kv_gib: { type: "number", default: 1, min: 0.001, max: 4096, help: "memory of the KV cache in GiB" },
+  max_model_len: { type: "integer", min: 1, help: "longest sequence in tokens (default: the model's own)" },
+  max_running: { type: "integer", default: 64, min: 1, max: 4096, help: "sequences in a batch" },
+  max_waiting: {
+    type: "integer",
+    default: 1024,
+    min: 0,
+    max: 1e6,
+    help: "sequences in the queue; more are refused",
+  },
+  max_step_tokens: { type: "integer", default: 512, min: 1, max: 1e6, help: "tokens computed in one step" },
+  prefix_cache: {
+    type: "boolean",
+    default: true,
+    help: "reuse the KV pages of equal beginnings within an account",
+  },
+  deterministic: {
+    type: "boolean",
+    default: false,
+    help: "same bits for a request whatever else is in the batch",
   },
   max_connections: { type: "integer", default: 1024, min: 1, max: 65535, help: "open client connections" },
 } as const satisfies OptionTable;

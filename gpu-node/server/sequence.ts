@@ -73,10 +73,7 @@ export class Sequence {
       case "finish":
         return this.finish(event.reason, event.usage);
       case "error":
-        throw new ApiError(ENGINE_ERRORS[event.code] ?? "internal_error", event.message, {
-          retryable: event.retryable,
-          retryAfter: event.code === "queue_full" ? 1 : undefined,
-        });
+        throw engineError(event);
     }
   }
 
@@ -140,4 +137,11 @@ export class Sequence {
   private event(pieces: Piece[], logprobs: LogprobEntry[]): SequenceEvent[] {
     return pieces.length + logprobs.length > 0 ? [{ type: "pieces", pieces, logprobs }] : [];
   }
+}
+
+function engineError({ code, message, retryable }: Extract<EngineEvent, { type: "error" }>): ApiError {
+  // The reason of a crash is for the log, not for clients.
+  const shown = code === "engine_failed" ? "The engine failed." : message;
+  const retryAfter = code === "queue_full" ? 1 : undefined;
+  return new ApiError(ENGINE_ERRORS[code] ?? "internal_error", shown, { retryable, retryAfter });
 }

@@ -35,7 +35,9 @@ struct PagedAttention {
   Tensor q, out;  // act [T, heads, dim_k], [T, heads, dim_v]
   Tensor k, v;    // act, of the new tokens; dimension 0 is the token
   const KvPool* pool = nullptr;
-  const KvRows* rows = nullptr;
+  const KvRow* rows = nullptr;  // checked
+  int64_t row_count = 0;
+  const int64_t* query_begin = nullptr;  // first token in q and out of each row, where it is not the row's own
   int64_t kv_heads = 1;
   int64_t head_stride_k = 0, head_stride_v = 0;  // elements between the kv heads of k and v
   int64_t dim_k = 0, dim_v = 0;
@@ -111,17 +113,14 @@ struct TileMemory {
   }
 };
 
-template <class Act>
+// Act is the type of k and v, Query that of q and out.
+template <class Act, class Query>
 class PagedAttentionKernel {
  public:
   PagedAttentionKernel(const PagedAttention& p, Context& context)
       : p_(p), context_(context), ld_k_(padded(p.dim_k)), ld_v_(p.values_in_keys ? ld_k_ : padded(p.dim_v)) {}
 
   void run() {
-    const int64_t tokens = p_.q.shape[0], count = p_.rows->count();
-    rows_ = static_cast<KvRow*>(context_.scratch(std::max<int64_t>(1, count) * sizeof(KvRow)));
-    check_kv_rows(*p_.rows, tokens, p_.pool->pages(), rows_);
-    zero_dead_tokens(tokens);
     list_items();
     const size_t floats = (TileMemory::floats(ld_k_, ld_v_, p_.values_in_keys) + 15) / 16 * 16;
     auto* memory = static_cast<float*>(context_.scratch(context_.workers() * floats * sizeof(float)));
@@ -136,25 +135,13 @@ class PagedAttentionKernel {
   }
 
  private:
-  void zero_dead_tokens(int64_t tokens) {
-    auto* dead = static_cast<uint8_t*>(context_.scratch(std::max<int64_t>(1, tokens)));
-    find_dead_tokens(rows_, p_.rows->count(), tokens, dead);
-    for (int64_t t = 0; t < tokens; ++t)
-      for (int64_t h = 0; dead[t] && h < p_.out.shape[1]; ++h)
-        std::memset(out_row(t, h), 0, p_.dim_v * sizeof(Act));
-  }
-
-  Act* out_row(int64_t token, int64_t head) const {
-    return p_.out.template data<Act>() + token * p_.out.stride[0] + head * p_.out.stride[1];
-  }
-
   // Calls visit(item) for all items, splits of a block in order and side by side.
   template <class F>
   void for_each_item(F visit) const {
     const int64_t group = p_.q.shape[1] / p_.kv_heads;
     int64_t partial = 0;
-    for (int64_t r = 0; r < p_.rows->count(); ++r) {
-      const KvRow& row = rows_[r];
+    for (int64_t r = 0; r < p_.row_count; ++r) {
+      const KvRow& row = p_.rows[r];
       if (!row.live) continue;
       const RowCut cut(row, group);
       for (int64_t g = 0; g < p_.kv_heads; ++g)
@@ -192,13 +179,10 @@ class PagedAttentionKernel {
   int64_t ld_out() const { return padded(p_.dim_v); }
 
   void attend(const WorkItem& item, const TileMemory& m) {
-    const KvRow& row = rows_[item.row];
-    const int64_t group = p_.q.shape[1] / p_.kv_heads, queries = item.tokens * item.heads;
+    const KvRow& row = p_.rows[item.row];
+    const int64_t queries = item.tokens * item.heads;
     for (int64_t i = 0; i < queries; ++i) {
-      const int64_t t = row.begin + item.token + i / item.heads;
-      const int64_t h = item.kv_head * group + item.head + i % item.heads;
-      widen_row(p_.q.template data<Act>() + t * p_.q.stride[0] + h * p_.q.stride[1], p_.dim_k, p_.softmax_scale,
-                m.q + i * ld_k_);
+      widen_row(vector_of(p_.q, item, i), p_.dim_k, p_.softmax_scale, m.q + i * ld_k_);
       m.state[i] = {};
     }
     std::memset(m.out, 0, queries * ld_out() * sizeof(float));
@@ -231,10 +215,15 @@ class PagedAttentionKernel {
     }
   }
 
+  // The vector of q or out that belongs to a query of the block.
+  Query* vector_of(const Tensor& t, const WorkItem& item, int64_t query) const {
+    const int64_t first = p_.query_begin ? p_.query_begin[item.row] : p_.rows[item.row].begin;
+    const int64_t head = item.kv_head * (t.shape[1] / p_.kv_heads) + item.head + query % item.heads;
+    return t.template data<Query>() + (first + item.token + query / item.heads) * t.stride[0] + head * t.stride[1];
+  }
+
   void write(const WorkItem& item, int64_t query, const float* values, float factor) {
-    const int64_t group = p_.q.shape[1] / p_.kv_heads;
-    Act* to = out_row(rows_[item.row].begin + item.token + query / item.heads,
-                      item.kv_head * group + item.head + query % item.heads);
+    Query* to = vector_of(p_.out, item, query);
     const F32 f = splat(factor);
     int64_t i = 0;
     for (; i + kLanes <= p_.dim_v; i += kLanes) store(to + i, load(values + i) * f);
@@ -269,16 +258,30 @@ class PagedAttentionKernel {
   const PagedAttention& p_;
   Context& context_;
   const int64_t ld_k_, ld_v_;
-  KvRow* rows_ = nullptr;
   WorkItem* items_ = nullptr;
   int64_t items_count_ = 0;
   float* partial_out_ = nullptr;
   SoftmaxState* partial_state_ = nullptr;
 };
 
-inline void attend_paged(const PagedAttention& p, Context& context) {
-  if (p.q.dtype == DType::f32) PagedAttentionKernel<float>(p, context).run();
-  else PagedAttentionKernel<bf16>(p, context).run();
+// The rows of a call, checked, and zeros in out[T, heads, D] where no live row is.
+inline const KvRow* live_rows(const KvRows& rows, const KvPool& pool, const Tensor& out, Context& context) {
+  const int64_t tokens = out.shape[0], bytes = out.shape[2] * static_cast<int64_t>(dtype_size(out.dtype));
+  auto* list = static_cast<KvRow*>(context.scratch(std::max<int64_t>(1, rows.count()) * sizeof(KvRow)));
+  auto* dead = static_cast<uint8_t*>(context.scratch(std::max<int64_t>(1, tokens)));
+  check_kv_rows(rows, tokens, pool.pages(), list);
+  find_dead_tokens(list, rows.count(), tokens, dead);
+  for (int64_t t = 0; t < tokens; ++t)
+    for (int64_t h = 0; dead[t] && h < out.shape[1]; ++h)
+      std::memset(out.data<char>() + (t * out.stride[0] + h * out.stride[1]) * dtype_size(out.dtype), 0, bytes);
+  return list;
+}
+
+inline void attend_paged(PagedAttention p, const KvRows& rows, Context& context) {
+  p.rows = live_rows(rows, *p.pool, p.out, context);
+  p.row_count = rows.count();
+  if (p.q.dtype == DType::f32) PagedAttentionKernel<float, float>(p, context).run();
+  else PagedAttentionKernel<bf16, bf16>(p, context).run();
 }
 
 }  // namespace edgewise::EDGEWISE_ISA

@@ -8,37 +8,33 @@ import time
 
 import torch
 import torch.nn.functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
-def padded(backend):
-    """Values padded to the keys' size, for kernels that want one head size."""
-
-    def run(q, k, v, scale):
-        with sdpa_kernel(backend):
-            y = F.scaled_dot_product_attention(q, k, F.pad(v, (0, k.shape[-1] - v.shape[-1])), is_causal=True, scale=scale)
-        return y[..., : v.shape[-1]]
-
-    return run
-
-
-def unpadded(backend):
-    def run(q, k, v, scale):
-        with sdpa_kernel(backend):
-            return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
-
-    return run
-
-
+# name: (the one kernel that is allowed, whether values are padded to the keys' size for kernels that want one head size)
 CANDIDATES = {
-    "flash, padded": padded(SDPBackend.FLASH_ATTENTION),
-    "cudnn": unpadded(SDPBackend.CUDNN_ATTENTION),
-    "cudnn, padded": padded(SDPBackend.CUDNN_ATTENTION),
-    "efficient": unpadded(SDPBackend.EFFICIENT_ATTENTION),
-    "efficient, padded": padded(SDPBackend.EFFICIENT_ATTENTION),
-    "math": unpadded(SDPBackend.MATH),
+    "flash, padded": ("flash", True),
+    "cudnn": ("cudnn", False),
+    "cudnn, padded": ("cudnn", True),
+    "efficient": ("mem_efficient", False),
+    "efficient, padded": ("mem_efficient", True),
+    "math": ("math", False),
 }
-chosen = {"cuda": None}
+KERNELS = ["flash", "cudnn", "mem_efficient", "math"]
+settings = {"pad": True}  # on a CPU, too, the fused kernel wants one head size
+
+
+def use(candidate):
+    kernel, settings["pad"] = CANDIDATES[candidate]
+    for name in KERNELS:
+        getattr(torch.backends.cuda, f"enable_{name}_sdp")(name == kernel)
+
+
+def causal_attention(q, k, v, scale):
+    """q, k [B, N, T, 192], v [B, N, T, 128] -> [B, N, T, 128]."""
+    if not settings["pad"]:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
+    wide = F.pad(v, (0, k.shape[-1] - v.shape[-1]))
+    return F.scaled_dot_product_attention(q, k, wide, is_causal=True, scale=scale)[..., : v.shape[-1]]
 
 
 def reference(q, k, v, scale):
@@ -47,7 +43,7 @@ def reference(q, k, v, scale):
     return scores.masked_fill(future, float("-inf")).softmax(-1) @ v.float()
 
 
-def trial(run, shape, steps=3):
+def trial(shape, steps=3):
     """Largest error of output and gradients against the reference on a small case, then seconds per call on a large one."""
     torch.manual_seed(0)
 
@@ -58,7 +54,7 @@ def trial(run, shape, steps=3):
     q, k, v = inputs(2, 4, 300)
     seed = torch.randn(2, 4, 300, 128, device="cuda")
     want = reference(q, k, v, 0.09)
-    got = run(q, k, v, 0.09)
+    got = causal_attention(q, k, v, 0.09)
     error = (got.float() - want).abs().max().item()
     for a, b in zip(torch.autograd.grad(got.float(), (q, k, v), seed), torch.autograd.grad(want, (q, k, v), seed)):
         error = max(error, ((a.float() - b.float()).abs().max() / b.float().abs().max()).item())
@@ -67,31 +63,25 @@ def trial(run, shape, steps=3):
         if i == 1:
             torch.cuda.synchronize()
             start = time.perf_counter()
-        torch.autograd.grad(run(q, k, v, 0.09).sum(), (q, k, v))
+        torch.autograd.grad(causal_attention(q, k, v, 0.09).sum(), (q, k, v))
     torch.cuda.synchronize()
     return error, (time.perf_counter() - start) / steps
 
 
 def choose(shape=(8, 4, 4096), log=print):
-    """Time the candidates on this GPU and keep the fastest correct one. Call once before compiling."""
+    """Time the candidates on this GPU and keep the fastest correct one. Call once, before compiling."""
     best = None
-    for name, run in CANDIDATES.items():
+    for name in CANDIDATES:
         if name == "math" and best:
             continue
         try:
-            error, seconds = trial(run, shape)
-        except Exception as reason:  # a kernel this build or GPU does not have
+            use(name)
+            error, seconds = trial(shape)
+        except Exception as reason:  # a kernel that this build or GPU does not have
             log(f"attention {name}: not available ({str(reason).splitlines()[0][:80]})")
             continue
         log(f"attention {name}: error {error:.4f}, {seconds * 1e3:.2f} ms forward and backward at {shape}")
         if error < 0.03 and (best is None or seconds < best[1]):
             best = (name, seconds)
-    chosen["cuda"] = CANDIDATES[best[0]] if best else CANDIDATES["math"]
+    use(best[0] if best else "math")
     log(f"attention: using {best[0] if best else 'math'}")
-
-
-def causal_attention(q, k, v, scale):
-    """q, k [B, N, T, 192], v [B, N, T, 128] -> [B, N, T, 128]."""
-    if q.is_cuda and chosen["cuda"]:
-        return chosen["cuda"](q, k, v, scale)
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)

@@ -9,6 +9,7 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from architecture import CONFIG
 from attention import causal_attention
@@ -84,6 +85,9 @@ class Attention(nn.Module):
         self.kv_a_layernorm = RMSNorm(self.latent, eps)
         self.kv_b_proj = Linear(self.latent, self.heads * (self.nope + self.value))
         self.o_proj = Linear(self.heads * self.value, c["hidden_size"], residual_gain)
+        # The optimizer treats each head's matrix on its own, and keys apart from values where both are as tall.
+        self.q_b_proj.weight.stack = self.heads
+        self.kv_b_proj.weight.stack = self.heads * (2 if self.nope == self.value else 1)
 
     def queries(self, x, cos, sin):
         """[B, T, H] -> [B, N, T, nope] and rotated [B, N, T, rope]."""
@@ -172,10 +176,13 @@ class Nano(nn.Module):
         """Weighted mean next-token cross entropy. ids, targets [B, T]; weights [B, T] float32. Logits are made chunk by chunk."""
         hidden = self(ids).flatten(0, 1)
         targets, weights = targets.flatten(), weights.flatten()
+        if not hidden.is_cuda:  # a CPU does not mind shapes that change: only what is taught needs logits
+            taught = weights.nonzero()[:, 0]
+            return self.chunk_loss(hidden[taught], targets[taught], weights[taught]) / weights.sum().clamp(min=1.0)
         total = hidden.new_zeros((), dtype=torch.float32)
         for i in range(0, len(hidden), chunk):
-            total = total + torch.utils.checkpoint.checkpoint(
-                self.chunk_loss, hidden[i : i + chunk], targets[i : i + chunk], weights[i : i + chunk], use_reentrant=False)
+            total = total + checkpoint(self.chunk_loss, hidden[i : i + chunk], targets[i : i + chunk], weights[i : i + chunk],
+                                       use_reentrant=False)
         return total / weights.sum().clamp(min=1.0)
 
     def chunk_loss(self, hidden, targets, weights):
