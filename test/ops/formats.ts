@@ -30,47 +30,52 @@ export function decodeF16(code: number): number {
   return code & 0x8000 ? -Infinity : Infinity;
 }
 
+const table = (codes: number, decode: (code: number) => number) =>
+  Float64Array.from({ length: codes }, (_, code) => decode(code));
+
+const BF16_VALUES = table(65536, decodeBf16);
+const F16_VALUES = table(65536, decodeF16);
+const E4M3_VALUES = table(256, decodeE4m3);
+
 // Finite magnitudes ascend with the code, so the two neighbours of a value are found by bisection; a tie goes to the
-// even code. `top` is the code of the largest finite magnitude.
-function encode(x: number, sign: number, top: number, decode: (code: number) => number): number {
+// even code. `top` is the code of the largest finite magnitude, `sign` the sign bit.
+function encode(x: number, sign: number, top: number, magnitudes: Float64Array): number {
   const a = Math.abs(x);
   let low = 0;
   let high = top;
   while (low < high) {
     const middle = (low + high + 1) >> 1;
-    if (decode(middle) <= a) low = middle;
+    if (magnitudes[middle] <= a) low = middle;
     else high = middle - 1;
   }
-  const below = a - decode(low);
-  const above = low < top ? decode(low + 1) - a : Infinity;
+  const below = a - magnitudes[low];
+  const above = low < top ? magnitudes[low + 1] - a : Infinity;
   const up = above < below || (above === below && low % 2 === 1);
   return (up ? low + 1 : low) | (x < 0 || Object.is(x, -0) ? sign : 0);
 }
 
+/** Saturates, infinities too. */
 export function encodeE4m3(x: number): number {
-  return Number.isNaN(x) ? 0x7f : encode(x, 0x80, 0x7e, decodeE4m3);
+  return Number.isNaN(x) ? 0x7f : encode(x, 0x80, 0x7e, E4M3_VALUES);
 }
 
 export function encodeBf16(x: number): number {
   if (Number.isNaN(x)) return 0x7fc0;
   const limit = decodeBf16(0x7f7f) + 2 ** 119; // half a step beyond the largest finite value
   if (Math.abs(x) >= limit) return x < 0 ? 0xff80 : 0x7f80;
-  return encode(x, 0x8000, 0x7f7f, decodeBf16);
+  return encode(x, 0x8000, 0x7f7f, BF16_VALUES);
 }
 
 export function encodeF16(x: number): number {
   if (Number.isNaN(x)) return 0x7e00;
   if (Math.abs(x) >= 65520) return x < 0 ? 0xfc00 : 0x7c00;
-  return encode(x, 0x8000, 0x7bff, decodeF16);
+  return encode(x, 0x8000, 0x7bff, F16_VALUES);
 }
 
-const table = (codes: number, decode: (code: number) => number) =>
-  Float64Array.from({ length: codes }, (_, code) => decode(code));
-
 const CODECS = {
-  bf16: { encode: encodeBf16, values: table(65536, decodeBf16), array: Uint16Array },
-  f16: { encode: encodeF16, values: table(65536, decodeF16), array: Uint16Array },
-  e4m3: { encode: encodeE4m3, values: table(256, decodeE4m3), array: Uint8Array },
+  bf16: { encode: encodeBf16, values: BF16_VALUES, array: Uint16Array },
+  f16: { encode: encodeF16, values: F16_VALUES, array: Uint16Array },
+  e4m3: { encode: encodeE4m3, values: E4M3_VALUES, array: Uint8Array },
 } as const;
 
 type Codec = (typeof CODECS)[keyof typeof CODECS];
