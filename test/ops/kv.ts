@@ -128,6 +128,48 @@ export function poolArgs(shape: PoolShape, deviation = 1) {
   return { pool, scales, format: kvFormatCode(shape.format) };
 }
 
+/**
+ * Pool bytes and scales after storing canonical rows: the oracle of the writing ops.
+ * Rows are values [tokens, vectors, dim], already divided by their scale; `scales` is [tokens, vectors] for fp8-token.
+ */
+export function poolAfter(
+  shape: PoolShape,
+  tensors: Readonly<Record<string, HostTensor>>,
+  slots: number[],
+  rows: Float64Array[],
+  scales: Float64Array[],
+): Record<string, ArrayLike<number>> {
+  return onReference((device) => {
+    const pool = device.fromHost("u8", tensors.pool.shape, Uint8Array.from(tensors.pool.data));
+    const side = tensors.scales
+      ? device.fromHost("f32", tensors.scales.shape, Float32Array.from(tensors.scales.data))
+      : null;
+    const bytes = new Uint8Array(slots.length * rowBytes(shape));
+    rows.forEach((row, i) => {
+      const codes = encodeElements(shape.format, row);
+      bytes.set(codes, i * rowBytes(shape));
+      if (side)
+        bytes.set(new Uint8Array(Float32Array.from(scales[i]).buffer), i * rowBytes(shape) + codes.length);
+    });
+    if (slots.length > 0) packRows(device, shape, { pool, scales: side }, slots, bytes);
+    const after = { pool: new Uint8Array(device.read(pool)) };
+    return side ? { ...after, scales: Float64Array.from(new Float32Array(device.read(side))) } : after;
+  });
+}
+
+/** What the format stores for a vector: values to be rounded to its codes, the scale, and how many were clipped. */
+export function quantize(format: KvFormat, x: ArrayLike<number>, staticScale: number) {
+  const values = Float64Array.from(x);
+  if (format === "f32" || format === "bf16") return { values, scale: 1, saturated: 0 };
+  const finite = values.map(Math.abs).filter(Number.isFinite);
+  const largest = Math.max(0, ...finite);
+  const own = largest === 0 ? 1 : Math.max(Math.fround(largest / 448), 2 ** -126);
+  const scale = format === "fp8-token" ? own : Math.fround(staticScale);
+  const quotients = values.map((value) => Math.fround(value / scale));
+  const limit = format === "fp8-token" ? 464 : 448;
+  return { values: quotients, scale, saturated: quotients.filter((q) => Math.abs(q) > limit).length };
+}
+
 /** Everything that a pool holds, [pages * 64, vectors, dim], with the scales per token applied, static ones not. */
 export function storedVectors(shape: PoolShape, tensors: Readonly<Record<string, HostTensor>>): Float64Array {
   return onReference((device) => {
