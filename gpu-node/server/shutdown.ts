@@ -19,6 +19,7 @@ export interface Lifetime {
 const WATCH_MS = 500;
 /** After an engine failure: for error answers to reach their clients. */
 const FLUSH_MS = 2000;
+const CLOSE_MS = 6000;
 
 /**
  * Resolves with the exit code: 0 after a drain, 1 after an engine failure. A second signal exits at once.
@@ -54,10 +55,11 @@ export async function untilShutdown(life: Lifetime): Promise<number> {
   else log("the engine failed: exiting");
   await quiet(generations, FLUSH_MS);
   generations.failAll(new ApiError("draining", "The node is shutting down."));
-  await Promise.race([listener.close(false), sleep(FLUSH_MS)]);
+  await within(listener.close(false), FLUSH_MS);
   await listener.close(true);
   await prompts.close();
-  await engine.close();
+  // A failed engine may have nothing left that could confirm.
+  await within(engine.close(), CLOSE_MS);
   return cause === "signal" ? 0 : 1;
 }
 
@@ -65,4 +67,14 @@ async function quiet(generations: Generations, ms: number): Promise<void> {
   for (const end = Date.now() + ms; generations.size > 0 && Date.now() < end; ) await sleep(10);
 }
 
-const sleep = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms).unref());
+/** Waits for `work`, but not longer than `ms`; leaves no timer behind that would keep the process alive. */
+async function within(work: Promise<void>, ms: number): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const limit = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, ms);
+  });
+  await Promise.race([work, limit]);
+  clearTimeout(timer);
+}
+
+const sleep = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
