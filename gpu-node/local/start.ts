@@ -1,0 +1,113 @@
+// `edgewise start`, `npm start`: GPU nodes on the CPU backend and the edge under `wrangler dev`, until Ctrl-C.
+
+import { join } from "node:path";
+import { addonPath } from "../native/load.ts";
+import { defaultsOf, helpText, type OptionTable, parseFlags, UsageError } from "../options.ts";
+import { checkAddon, checkModel, checkPort } from "./checks.ts";
+import { keptSecrets } from "./secrets.ts";
+import { PartFailed, ROOT, type Stack, startStack } from "./stack.ts";
+import { createStyle, type Style, welcomeText } from "./welcome.ts";
+
+const startOptions = {
+  model: { type: "string", value: "DIR", help: "model folder (default: the bundled nano)" },
+  port: { type: "integer", default: 8787, min: 1, max: 65535, help: "port of the edge" },
+  node_port: { type: "integer", default: 8000, min: 1, max: 65535, help: "port of the first node" },
+  nodes: { type: "integer", default: 1, min: 1, max: 8, help: "number of nodes" },
+  verbose: { type: "boolean", default: false, help: "show all output of nodes and edge from the beginning" },
+} as const satisfies OptionTable;
+
+const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+
+/** Exit codes: 0 after a signal, 1 when a part failed, 2 for a mistake that was found before anything ran. */
+export async function main(argv: string[]): Promise<number> {
+  if (argv.includes("--help")) {
+    console.log(`edgewise start [flags]: nodes and edge on this machine\n\n${helpText(startOptions)}`);
+    return 0;
+  }
+  const options = { ...defaultsOf(startOptions), ...parseFlags(startOptions, argv) };
+  const { port = 0, node_port = 0, nodes = 1, verbose } = options;
+  const model = checkModel(options.model ?? join(ROOT, "gpu-node/models/nano"));
+  checkAddon(addonPath());
+  const nodePorts = Array.from({ length: nodes }, (_, i) => node_port + i);
+  if (nodePorts.includes(port)) throw new UsageError(`port ${port} is both the edge's and a node's`);
+  await checkPort(port, "--port");
+  for (const nodePort of nodePorts) await checkPort(nodePort, "--node-port");
+
+  const folder = join(ROOT, ".edgewise");
+  const secrets = await keptSecrets(folder);
+  const style = createStyle(process.stdout.isTTY && !process.env.NO_COLOR);
+  const interrupt = interruption();
+  let stack: Stack | undefined;
+  let quiet = !verbose;
+  try {
+    stack = await startStack(
+      {
+        ...{ model, port, nodePorts, secrets, folder },
+        onReady: (part, url, seconds) => console.log(readyLine(style, part, url, seconds)),
+        onLine: (part, line) => {
+          if (!quiet) console.log(style.dim(`${part.padEnd(6)} │ `) + line);
+        },
+      },
+      interrupt.signal,
+    );
+    const welcome = { url: `http://localhost:${port}`, apiKey: secrets.apiKey, account: secrets.account };
+    console.log(welcomeText({ ...welcome, model: stack.modelName }, style));
+    quiet = false;
+    const failure = await Promise.race([stack.failed, interrupt.happened]);
+    quiet = true;
+    if (failure === undefined) return 0;
+    throw failure;
+  } catch (error) {
+    if (interrupt.signal.aborted) return 0;
+    const message = error instanceof PartFailed ? error.message : String(error);
+    console.error(`${style.red("✗")} ${message}`);
+    return 1;
+  } finally {
+    interrupt.twice(() => stack?.kill());
+    await stack?.stop();
+  }
+}
+
+function readyLine(style: Style, part: string, url: string, seconds: number): string {
+  return `${style.green("✓")} ${part.padEnd(7)} ${url}  ${style.dim(`${seconds.toFixed(1)} s`)}`;
+}
+
+interface Interruption {
+  /** Fires at the first signal. */
+  signal: AbortSignal;
+  happened: Promise<undefined>;
+  /** `action` runs at the next signal, before the process ends at once. */
+  twice(action: () => void): void;
+}
+
+/** Ctrl-C, a termination, a closed terminal, or the end of the npm that started us. */
+function interruption(): Interruption {
+  const controller = new AbortController();
+  let again = () => {};
+  const interrupt = () => {
+    if (controller.signal.aborted) {
+      again();
+      process.exit(1);
+    }
+    controller.abort();
+  };
+  for (const signal of SIGNALS) process.on(signal, interrupt);
+  if (process.env.npm_lifecycle_event !== undefined) {
+    const parent = process.ppid;
+    const watch = setInterval(() => {
+      if (process.ppid === parent) return;
+      clearInterval(watch);
+      if (!controller.signal.aborted) controller.abort();
+    }, 1_000);
+    watch.unref();
+  }
+  return {
+    signal: controller.signal,
+    happened: new Promise((resolve) => {
+      controller.signal.addEventListener("abort", () => resolve(undefined), { once: true });
+    }),
+    twice: (action) => {
+      again = action;
+    },
+  };
+}
