@@ -19,7 +19,10 @@ export interface Child {
   readonly running: boolean;
   /** Resolves when the process has ended, with its exit code or the name of the signal that ended it. */
   readonly exited: Promise<string>;
-  /** Asks it to end, and ends it and whatever it started after `graceMs`. Resolves when all is gone. */
+  /**
+   * Asks it to end and to clean up, and ends it and whatever it started after `graceMs`. Resolves when all is gone.
+   * Only the leader is asked: wrangler ends its workerd and esbuild itself and reaps them.
+   */
   stop(graceMs: number): Promise<void>;
   /** Ends it and whatever it started at once. */
   kill(): void;
@@ -66,7 +69,7 @@ export function startChild({ name, command, args, cwd, env, onLine }: ChildOptio
       return running;
     },
     async stop(graceMs) {
-      signalGroup("SIGTERM");
+      child.kill("SIGTERM");
       if (await gone(graceMs)) return;
       signalGroup("SIGKILL");
       await gone(KILL_MS);

@@ -34,8 +34,6 @@ export interface Stack {
   failed: Promise<PartFailed>;
   /** Resolves when no process is left. */
   stop(): Promise<void>;
-  /** Ends every process at once. */
-  kill(): void;
 }
 
 /** A part ended before it was asked to. */
@@ -82,7 +80,13 @@ export async function startStack(options: StackOptions, abort: AbortSignal): Pro
   const failed = Promise.race(
     parts.map(async ({ child, lines }) => new PartFailed(child.name, await child.exited, lines)),
   );
-  const stop = async () => void (await Promise.all(parts.map(({ child }) => child.stop(GRACE_MS))));
+  // Whatever ends this process, nothing it started stays behind.
+  const kill = () => parts.forEach(({ child }) => void child.kill());
+  process.once("exit", kill);
+  const stop = async () => {
+    await Promise.all(parts.map(({ child }) => child.stop(GRACE_MS)));
+    process.off("exit", kill);
+  };
   const began = Date.now();
   const seconds = () => (Date.now() - began) / 1000;
 
@@ -108,7 +112,7 @@ export async function startStack(options: StackOptions, abort: AbortSignal): Pro
     await stop();
     throw error;
   }
-  return { url, nodes, modelName, failed, stop, kill: () => parts.forEach(({ child }) => void child.kill()) };
+  return { url, nodes, modelName, failed, stop };
 }
 
 interface Part {
@@ -118,7 +122,14 @@ interface Part {
 
 function startNode(id: string, port: number, modelName: string, options: StackOptions): Part {
   const { model, secrets, serveFlags = [] } = options;
-  const args = [join(ROOT, "gpu-node/cli.ts"), "serve", "--model", model, "--served-model-name", modelName];
+  const args = [
+    join(ROOT, "gpu-node/cli.ts"),
+    "serve",
+    "--model",
+    model,
+    "--served-model-name",
+    modelName,
+  ];
   args.push(
     "--host",
     "127.0.0.1",

@@ -16,6 +16,8 @@ const startOptions = {
   verbose: { type: "boolean", default: false, help: "show all output of nodes and edge from the beginning" },
 } as const satisfies OptionTable;
 
+/** Our own readiness probes in wrangler's log. */
+const PROBE = /GET \/(livez|readyz) /;
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 /** Exit codes: 0 after a signal, 1 when a part failed, 2 for a mistake that was found before anything ran. */
@@ -45,7 +47,7 @@ export async function main(argv: string[]): Promise<number> {
         ...{ model, port, nodePorts, secrets, folder },
         onReady: (part, url, seconds) => console.log(readyLine(style, part, url, seconds)),
         onLine: (part, line) => {
-          if (!quiet) console.log(style.dim(`${part.padEnd(6)} │ `) + line);
+          if (!quiet && !PROBE.test(line)) console.log(style.dim(`${part.padEnd(6)} │ `) + line);
         },
       },
       interrupt.signal,
@@ -63,7 +65,6 @@ export async function main(argv: string[]): Promise<number> {
     console.error(`${style.red("✗")} ${message}`);
     return 1;
   } finally {
-    interrupt.twice(() => stack?.kill());
     await stack?.stop();
   }
 }
@@ -73,22 +74,15 @@ function readyLine(style: Style, part: string, url: string, seconds: number): st
 }
 
 interface Interruption {
-  /** Fires at the first signal. */
   signal: AbortSignal;
   happened: Promise<undefined>;
-  /** `action` runs at the next signal, before the process ends at once. */
-  twice(action: () => void): void;
 }
 
-/** Ctrl-C, a termination, a closed terminal, or the end of the npm that started us. */
+/** Ctrl-C, a termination, a closed terminal, or the end of the npm that started us. The second one ends us at once. */
 function interruption(): Interruption {
   const controller = new AbortController();
-  let again = () => {};
   const interrupt = () => {
-    if (controller.signal.aborted) {
-      again();
-      process.exit(1);
-    }
+    if (controller.signal.aborted) process.exit(1);
     controller.abort();
   };
   for (const signal of SIGNALS) process.on(signal, interrupt);
@@ -106,8 +100,5 @@ function interruption(): Interruption {
     happened: new Promise((resolve) => {
       controller.signal.addEventListener("abort", () => resolve(undefined), { once: true });
     }),
-    twice: (action) => {
-      again = action;
-    },
   };
 }
