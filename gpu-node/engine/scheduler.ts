@@ -103,10 +103,9 @@ export class Scheduler {
     this.#writer.begin(step);
     sequences.slots.writeReleases(this.#writer);
 
-    const preemptions = sequences.preemptions;
-    const served = this.#continueDecodes();
+    this.#continueDecodes();
     this.#continuePrefills();
-    if (served && sequences.preemptions === preemptions) this.#admitWaiting();
+    this.#admitWaiting();
     if (this.#tokens === 0) return null;
 
     this.#step = step;
@@ -115,25 +114,20 @@ export class Scheduler {
     return this.#writeRows(this.#records[step % this.#records.length]);
   }
 
-  // 1. False when a sequence has to wait for pages behind the fence.
-  #continueDecodes(): boolean {
+  // 1. When one of them is left short of a page, or has preempted for one, no page is available to admit anyone with.
+  #continueDecodes(): void {
     const { running } = this.sequences;
-    let served = true;
     for (let i = 0; i < running.length; i++) {
       const request = running[i];
       if (request.gap !== 1 || request.exhausted) continue;
       if (request.computed === request.pageCount * PAGE_TOKENS) {
-        if (!this.#onePage()) {
-          served = false;
-          continue;
-        }
+        if (!this.#onePage()) continue;
         if (request.slot < 0) break; // it was the youngest itself
         this.sequences.grow(request);
         this.#writer.pages(request.slot, request.pages, request.pageCount - 1, request.pageCount);
       }
       this.#take(request, 1);
     }
-    return served;
   }
 
   // Makes a page available, preempting from the youngest on. Pages behind the fence come back with a step in flight:

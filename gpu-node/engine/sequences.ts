@@ -23,7 +23,7 @@ export class Sequences {
   readonly pool: PagePool;
   readonly prefix: PrefixCache;
   readonly slots: Slots;
-  /** In order of arrival: the last one is the youngest. */
+  /** In order of arrival, as only the youngest is preempted and it is the next to be admitted. */
   readonly running: EngineRequest[] = [];
   /** First come, first served; preempted ones in front. */
   readonly waiting: EngineRequest[] = [];
@@ -84,9 +84,7 @@ export class Sequences {
     this.waiting.shift();
     if (request.preempted) this.#preemptedWaiting--;
     request.preempted = false;
-    let at = this.running.length;
-    while (at > 0 && this.running[at - 1].handle > request.handle) at--;
-    this.running.splice(at, 0, request);
+    this.running.push(request);
     return true;
   }
 

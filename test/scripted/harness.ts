@@ -16,6 +16,8 @@ export interface HarnessOptions extends Partial<LoopOptions> {
   maxLen?: number;
   vocab?: number;
   sim?: SimOptions;
+  /** Called while a step is being waited for. */
+  duringStep?: (h: Harness) => void;
 }
 
 export interface Heard {
@@ -65,6 +67,11 @@ export class Harness {
       ...options,
     };
     const runner = new SimRunner(limits, { depth, ...options.sim });
+    const wait = runner.wait.bind(runner);
+    runner.wait = (ticket) => {
+      options.duringStep?.(this);
+      return wait(ticket);
+    };
     const inbox = { next: () => this.#inbox.shift() ?? null };
     const outbox = {
       post: (tokens: Int32Array, ended: EndedRequest[]) => this.#hear(tokens, ended),

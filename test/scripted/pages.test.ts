@@ -52,6 +52,23 @@ scripted(
   },
 );
 
+test("rows that need no page go on while an earlier one waits for a page behind the fence", () => {
+  const h = new Harness({ pages: 4, slots: 3, watermarkPages: 0, prefixCache: false }, 2);
+  h.start(promptOf(120), 40);
+  h.start(promptOf(10, 2), 40);
+  const leaves = h.start(promptOf(20, 3), 40);
+  h.tick();
+  const [needs, other] = h.sequences.running;
+  while (needs.computed < 128) h.tick();
+  h.abort(leaves);
+  const before = other.computed;
+  h.tick();
+  assert.equal(needs.computed, 128, "no page yet");
+  assert.equal(other.computed, before + 1);
+  h.finish();
+  for (const heard of h.heard.values()) h.assertOracle(heard);
+});
+
 test("a page freed while a step is in flight is not handed out before that step has completed", () => {
   const h = new Harness({ pages: 4, slots: 2, prefixCache: false, maxBatchTokens: 256 }, 2);
   const a = h.start(promptOf(64 * 2 + 10), 50);
@@ -116,25 +133,29 @@ test("a page is not visible before the step that writes it has completed", () =>
   for (const heard of h.heard.values()) h.assertOracle(heard);
 });
 
-scripted(
-  "of cached pages the least recently used goes first, the end of a prefix before its beginning",
-  { pages: 6 },
-  function* (h) {
-    h.start(promptOf(129, 1), 1);
+test("the end of a cached prefix is evicted before its beginning", () => {
+  const h = new Harness({ pages: 4 });
+  h.start(promptOf(129), 1); // 3 pages, 2 of them cached afterwards
+  h.finish();
+  h.start(promptOf(180, 2), 1); // 3 pages: the 2 free ones and an evicted one
+  h.finish();
+  const again = h.start(promptOf(129), 1);
+  h.finish();
+  assert.equal(usage(again).cachedTokens, 64);
+});
+
+test("of cached prefixes the least recently used is evicted first", () => {
+  const h = new Harness({ pages: 6 });
+  for (const seed of [1, 2, 1]) {
+    h.start(promptOf(129, seed), 1);
     h.finish();
-    h.start(promptOf(129, 2), 1);
-    h.finish();
-    assert.equal(h.pool.cached, 4);
-    h.start(promptOf(129, 1), 1); // refreshes prefix 1
-    h.finish();
-    h.start(promptOf(180, 3), 1); // 3 pages: 2 free, 1 evicted
-    yield;
-    h.finish();
-    const again = h.start(promptOf(129, 1), 1);
-    h.finish();
-    assert.equal(usage(again).cachedTokens, 128, "the recently used prefix is still there");
-  },
-);
+  }
+  h.start(promptOf(180, 3), 1); // 3 pages: the 2 free ones and an evicted one
+  h.finish();
+  const again = h.start(promptOf(129, 1), 1);
+  h.finish();
+  assert.equal(usage(again).cachedTokens, 128);
+});
 
 scripted(
   "an abort at any tick frees everything within two steps",
@@ -160,6 +181,15 @@ scripted(
     }
   },
 );
+
+test("a request aborted while its step runs gets no token of it", () => {
+  const h = new Harness({ duringStep: (h) => h.abort(h.heard.get(1)!) });
+  const a = h.start(promptOf(10), 5);
+  h.finish();
+  assert.equal(ending(a), "abort");
+  assert.deepEqual(a.tokens, []);
+  h.assertEmpty();
+});
 
 scripted("aborting twice, or after the end, is harmless", {}, function* (h) {
   const a = h.start(promptOf(10), 3);

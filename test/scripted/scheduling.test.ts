@@ -135,7 +135,37 @@ test("an empty prompt or maxTokens below 1 is an invalid request", () => {
   assert.deepEqual(requests.map(ending), ["invalid_request", "invalid_request", "invalid_request"]);
 });
 
-test("the queue is bounded, and a preempted request is not counted", () => {
+scripted("no more requests run at a time than allowed", { slots: 8, maxRunning: 2 }, function* (h) {
+  for (let i = 0; i < 5; i++) h.start(promptOf(10, i + 1), 5);
+  for (let i = 0; i < 8; i++) {
+    yield;
+    assert.ok(h.sequences.running.length <= 2);
+  }
+  h.finish();
+});
+
+test("a preempted request takes no place in the queue, neither then nor when it runs again", () => {
+  const h = new Harness({ pages: 3, slots: 2, maxWaiting: 1, watermarkPages: 0, prefixCache: false });
+  h.start(promptOf(64), 120);
+  h.tick();
+  const second = h.start(promptOf(60, 2), 70);
+  h.tick();
+  while (h.sequences.preemptions === 0) h.tick();
+  const third = h.start(promptOf(4, 3), 1);
+  h.tick();
+  assert.equal(ending(third), "open");
+  while (h.sequences.waiting.some((r) => r.handle === second.handle)) h.tick();
+  h.finish();
+  h.start(promptOf(100, 4), 50);
+  h.tick();
+  const accepted = h.start(promptOf(100, 6), 1);
+  const refused = h.start(promptOf(100, 7), 1);
+  h.tick();
+  assert.deepEqual([ending(accepted), ending(refused)], ["open", "queue_full"]);
+  h.finish();
+});
+
+test("the queue is bounded", () => {
   const h = new Harness({ slots: 1, maxRunning: 1, maxWaiting: 2 });
   const running = h.start(promptOf(4), 50);
   h.tick();

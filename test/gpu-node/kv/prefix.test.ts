@@ -43,6 +43,15 @@ test("a different salt, and an equal page after a different one, match nothing",
   assert.equal(cache.match(cache.newKeys("a"), shifted, 200, into), 0);
 });
 
+test("equal pages after different beginnings have entries of their own", () => {
+  const { pool, cache } = published(2);
+  const other = tokens.slice();
+  other[0] = 9;
+  const keys = cache.newKeys("a");
+  for (let i = 0; i < 2; i++) cache.publish(keys, other, i, pool.allocate());
+  assert.equal(cache.size, 4);
+});
+
 test("keys differ between processes", () => {
   const root = (secret?: string) => new PrefixCache(new PagePool(3), secret).newKeys("a").root;
   assert.notEqual(root(), root());
