@@ -45,7 +45,7 @@ OPERATIONS = {
     "-": (subtract_steps, lambda a, b: a - b, ["{a} - {b} = ?", "What is {a} - {b}?", "Subtract {b} from {a}.", "Work out {a} - {b}.",
                                                "What is {a} minus {b}?", "Calculate {a} - {b}.", "Take {b} away from {a}."]),
     "x": (multiply_steps, lambda a, b: a * b, ["{a} x {b} = ?", "What is {a} x {b}?", "Multiply {a} by {b}.", "Work out {a} x {b}.",
-                                               "What is {a} times {b}?", "Calculate {a} * {b}.", "Find the product of {a} and {b}."]),
+                                               "What is {a} times {b}?", "Calculate {a} * {b}.", "Find the product of {a} and {b}.", "How much is {a} x {b}?", "Tell me {a} times {b}."]),
 }
 
 

@@ -12,7 +12,7 @@ import books
 import lists
 import stories
 import toolcalls
-from architecture import ID
+from architecture import ID, TRAINED_LENGTH
 from chat import Encoder
 
 EVALUATED = {
@@ -32,7 +32,7 @@ EVALUATED = {
 class Source:
     """Everything a worker needs to make rows: the encoded books and the generators."""
 
-    def __init__(self, tokenizer, corpus, shares, longest=None):
+    def __init__(self, tokenizer, corpus, shares, longest):
         texts = [books.split(text)[0] for text in books.load(corpus).values()]
         vocabulary = Counter(re.findall(r"\b[a-z]{3,9}\b", " ".join(texts)))
         more = [word for word, n in vocabulary.items() if n >= 20]
@@ -40,13 +40,13 @@ class Source:
         self.books = [np.array([*tokenizer.encode(t), ID["[EOS]"]], dtype=np.int16) for t in texts]
         self.makers = dict(EVALUATED)
         self.makers["sort"] = lambda rng, size: lists.sort(rng, size, more=more)
-        if longest:
-            self.makers["recall"] = lambda rng, size: lists.recall(rng, size, longest=longest["recall"])
-            self.makers["copy"] = lambda rng, size: lists.copy(rng, size, longest=longest["copy"])
+        self.makers["recall"] = lambda rng, size: lists.recall(rng, size, longest=self.longest["recall"] * self.stretch)
+        self.makers["copy"] = lambda rng, size: lists.copy(rng, size, longest=self.longest["copy"])
         self.makers["story"] = stories.continuation(texts)
         self.makers["talk"] = stories.small_talk
         total = sum(shares.values())
         self.shares = {name: share / total for name, share in shares.items()}
+        self.longest, self.stretch = longest, 1
         self.made, self.total = Counter(), 1
 
     def book_piece(self, rng, length):
@@ -57,24 +57,24 @@ class Source:
     def row(self, rng, length, size, book_weight, fingerprints=None):
         """One row of `length` + 1 ids and, for each, the weight of its loss. The kind that lags most behind its share is next."""
         ids, weights = [], []
+        # Rows beyond the trained length are there for recall over long distances.
+        self.stretch = length // TRAINED_LENGTH if length > TRAINED_LENGTH and rng.random() < 0.7 else 1
+        too_long = set()
         while len(ids) <= length:
             room = length + 1 - len(ids)
-            behind = {n: s * self.total - self.made[n] for n, s in self.shares.items()}
-            name = max(behind, key=behind.get)
-            if room < 48:
-                name = "books"
+            behind = {n: s * self.total - self.made[n] for n, s in self.shares.items() if n not in too_long}
+            name = max(behind, key=behind.get) if behind and room >= 48 else "books"
             if name == "books":
                 piece = self.book_piece(rng, min(room, 512))
                 new, w = piece, [book_weight] * len(piece)
             else:
                 task = self.makers[name](rng, size * rng.random() ** 0.5)
-                messages = task.messages()
-                if fingerprints and task.turns[0][0] in fingerprints:
-                    raise RuntimeError(f"a held-out {name} came up in training: {task.turns[0][0][:80]}")
-                new, w = self.encoder.messages(messages, task.tools)
-                if len(new) > room:  # tasks are never cut: book text fills the rest of the row
-                    new = self.book_piece(rng, room)
-                    w, name = [book_weight] * len(new), "books"
+                if fingerprints and task.turns[0][0] in fingerprints:  # cannot be, by task.held_out; and must not
+                    continue
+                new, w = self.encoder.messages(task.messages(), task.tools)
+                if len(new) > room:  # tasks are never cut: another kind may fit, and book text always does
+                    too_long.add(name)
+                    continue
             self.made[name] += len(new)
             self.total += len(new)
             ids += new
@@ -91,8 +91,9 @@ def batch(source, seed, step, rows, length, size, book_weight, fingerprints):
 def held_out_instances(name, count, seed="held out"):
     """The evaluation set of one task: `count` different instances."""
     rng, out, seen = random.Random(f"{seed} {name}"), [], set()
+    make = EVALUATED.get(name, lists.long_recall)
     for _ in range(count * 50):
-        task = EVALUATED[name](rng, 1.0, True)
+        task = make(rng, 1.0, True)
         key = task.turns[0][0] + repr(task.tools)
         if key not in seen:
             seen.add(key)
@@ -103,12 +104,15 @@ def held_out_instances(name, count, seed="held out"):
 
 
 class Feed:
-    """Worker processes, each making every n-th batch. The plan gives (rows, length, size) for the current progress."""
+    """Worker processes, each making every n-th batch. The plan gives (rows, length, size) for the current progress.
+
+    Queues are short, so that a change of plan arrives within two batches of each worker.
+    """
 
     def __init__(self, source, seed, first, plan, progress, workers, book_weight, fingerprints):
         context = multiprocessing.get_context("fork")
         self.progress = context.Value("d", progress)
-        self.queues = [context.Queue(maxsize=4) for _ in range(workers)]
+        self.queues = [context.Queue(maxsize=1) for _ in range(workers)]
         self.step, self.workers = first, []
         for w, queue in enumerate(self.queues):
             arguments = (source, seed, first + w, workers, plan, self.progress, queue, book_weight, fingerprints)
@@ -119,6 +123,8 @@ class Feed:
 
     def next(self):
         out = self.queues[(self.step - self.first) % len(self.queues)].get(timeout=300)
+        if isinstance(out, Exception):
+            raise out
         self.step += 1
         return out
 
@@ -128,7 +134,10 @@ class Feed:
 
 
 def work(source, seed, step, stride, plan, progress, queue, book_weight, fingerprints):
-    while True:
-        rows, length, size = plan(progress.value)
-        queue.put(batch(source, seed, step, rows, length, size, book_weight, fingerprints))
-        step += stride
+    try:
+        while True:
+            rows, length, size = plan(progress.value)
+            queue.put(batch(source, seed, step, rows, length, size, book_weight, fingerprints))
+            step += stride
+    except Exception as reason:
+        queue.put(reason)

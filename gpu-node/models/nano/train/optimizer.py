@@ -20,7 +20,7 @@ class Muon(torch.optim.Optimizer):
     Matrices of one shape, whichever way they lie, go through one batched iteration.
     """
 
-    def __init__(self, parameters, lr, momentum=0.95, decay=0.05, iterations=5):
+    def __init__(self, parameters, lr, momentum=0.95, decay=0.1, iterations=5):
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "decay": decay, "iterations": iterations})
 
     @torch.no_grad()

@@ -29,19 +29,22 @@ from tokenizer import Tokenizer
 # The tasks with a floor, and how long a right reply can get, in tokens.
 FLOOR = 0.9
 FLOORS = ["sum", "difference", "product", "recall", "multiple choice", "sort", "copy", "tool call"]
-LONGEST = {"recall": 24, "multiple choice": 32, "sort": 64, "count": 96, "copy": 280, "tool call": 128, "word problem": 192}
+LONGEST = {"recall": 16, "long recall": 16, "multiple choice": 24, "sort": 32, "count": 48, "copy": 220, "tool call": 64, "word problem": 160}
 
 
 def score_task(model, encoder, name, tasks, device, budget, deadline):
     """Share of exact answers over as many batches as fit before the deadline; the batches hold at most `budget` tokens."""
     tokenizer = encoder.tok
     prompts = [encoder.messages(t.prompt(), t.tools, generate=True)[0] for t in tasks]
+    assert len(tasks) == len({t.turns[0][0] + repr(t.tools) for t in tasks})
     if name == "recall":
         assert all(len(p) >= 2000 and t.turns[0][0].count("\n") >= 65 for p, t in zip(prompts, tasks)), "recall prompts are too short"
+    if name == "long recall":
+        assert all(8192 < len(p) < 16384 for p in prompts)
     if name == "copy":
         assert all(len(t.answer) >= 200 for t in tasks), "copy strings are too short"
     right, wrong, done, at = 0, [], 0, 0
-    new = LONGEST.get(name, 160)
+    new = LONGEST.get(name, 80)
     while at < len(tasks) and time.time() < deadline:
         size = max(1, min(512, budget // (max(len(p) for p in prompts[at:]) + new)))
         replies = greedy(model, prompts[at : at + size], new, (ID["<|im_end|>"], ID["[EOS]"]))
@@ -111,8 +114,8 @@ def main():
     model = Nano(dtype=getattr(torch, args.dtype))
     model.load_state_dict(module_state(restore(safetensors_file.load(f"{args.folder}/model.safetensors"))))
     model = model.to(device).eval()
-    names = args.tasks.split(",") if args.tasks else list(EVALUATED)
-    instances = {name: held_out_instances(name, args.count) for name in EVALUATED}
+    names = args.tasks.split(",") if args.tasks else [*EVALUATED, *(["long recall"] if device == "cuda" else [])]
+    instances = {name: held_out_instances(name, min(args.count, 200) if name == "long recall" else args.count) for name in {*EVALUATED, *names}}
     scores = {}
     for name in names:
         start = time.time()

@@ -19,6 +19,7 @@ import optimizer as optimizers
 from data import EVALUATED, Feed, Source, held_out_instances
 from model import Nano
 from presets import PRESETS
+from probe import probe
 from tokenizer import Tokenizer
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -70,7 +71,9 @@ def main():
     # Workers are forked before the first use of the GPU.
     tokenizer = Tokenizer.load(args.tokenizer)
     source = Source(tokenizer, args.corpus, preset.shares, preset.longest)
-    fingerprints = {t.turns[0][0] for name in EVALUATED if name not in ("product", "tool call") for t in held_out_instances(name, 1000)}
+    held_out = {name: held_out_instances(name, 1000) for name in EVALUATED}
+    fingerprints = {t.turns[0][0] for name, tasks in held_out.items() if name != "tool call" for t in tasks}
+    probed = {name: tasks[: preset.probed] for name, tasks in held_out.items()}
     workers = args.workers or preset.workers
     feed = Feed(source, args.seed, state["step"], preset.plan, state["seconds"] / total_seconds, workers, preset.book_weight, fingerprints)
 
@@ -97,12 +100,14 @@ def main():
         del saved
     if preset.compile and not args.no_compile:
         model = compiled(model, preset, device, log)
-    loop(args, preset, model, optimizer_list, state, feed, total_seconds, device, began, log)
+    loop(args, preset, model, optimizer_list, state, feed, total_seconds, device, began, lambda: probe(model, source.encoder, probed), log)
     feed.close()
 
 
 def compiled(model, preset, device, log):
     """Compile layer by layer, so that equal layers share their code; without a working compiler, go on without."""
+    # Two kinds of layer, two shapes, training and not: more variants than the default limit where layers do not share.
+    torch._dynamo.config.recompile_limit = 64
     try:
         for layer in model.layers:
             layer.compile(dynamic=False)
@@ -122,10 +127,10 @@ def compiled(model, preset, device, log):
     return model
 
 
-def loop(args, preset, model, optimizer_list, state, feed, total_seconds, device, began, log):
+def loop(args, preset, model, optimizer_list, state, feed, total_seconds, device, began, look, log):
     routers = [layer.mlp.gate for layer in model.layers if hasattr(layer.mlp, "gate")]
     model.train()
-    last_save = last_report = time.perf_counter()
+    last_save = last_report = last_look = time.perf_counter()
     shape, window = None, {"loss": 0.0, "steps": 0, "tokens": 0, "seconds": 0.0}
     losses = torch.zeros((), device=device)
     while True:
@@ -173,11 +178,15 @@ def loop(args, preset, model, optimizer_list, state, feed, total_seconds, device
             losses.zero_()
             window = {"loss": 0.0, "steps": 0, "tokens": 0, "seconds": 0.0}
             last_report = now
+        if now - last_look > preset.probe_every:
+            log({"step": state["step"], "held_out_replies_right": look()})
+            last_look = time.perf_counter()
         if now - last_save > args.save_every:
             save(args.checkpoint, model, optimizer_list, state)
             last_save = time.perf_counter()
     save(args.checkpoint, model, optimizer_list, state)
     done = state["seconds"] >= total_seconds
+    log({"step": state["step"], "held_out_replies_right": look()})
     log(f"{'finished' if done else 'piece ended'} at step {state['step']}, {state['tokens'] / 1e6:.1f} M tokens, {state['seconds']:.0f} of {total_seconds:.0f} s")
 
 
