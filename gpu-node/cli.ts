@@ -13,6 +13,7 @@ const verbs: Record<string, Verb> = {
   start: { help: "nodes and edge on this machine", load: () => import("./local/start.ts") },
   test: { help: "run the tests that need no GPU", load: () => import("./local/test.ts") },
   serve: { help: "serve one model folder as a GPU node", load: () => import("./server/serve.ts") },
+  bench: { help: "time a model on this machine", load: () => import("./bench/bench.ts") },
   eval: { help: "compare a model's answers with golden ones", load: () => import("./eval/eval.ts") },
 };
 
