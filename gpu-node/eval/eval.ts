@@ -3,6 +3,7 @@ import { dirname, join } from "node:path";
 import type { ModelRunner } from "../engine/model-runner.ts";
 import { type ModelRunnerOptions, openModelRunner } from "../engine/open-runner.ts";
 import { KV_FORMATS } from "../kv/format.ts";
+import { AddonError } from "../native/load.ts";
 import { defaultsOf, helpText, type Options, parseFlags, UsageError } from "../options.ts";
 import { CheckpointError } from "../weights/errors.ts";
 import { progressBar } from "../weights/progress.ts";
@@ -31,7 +32,7 @@ ${helpText(OPTIONS)}
 
 pool_rows_read counts the rows that attention read from the KV cache, over all steps and layers.`;
 
-/** @returns exit code: 0; 1 when the checkpoint can't be loaded or a greedy continuation differs */
+/** @returns exit code: 0; 1 when the model can't be loaded or run, or a greedy continuation differs */
 export async function main(argv: string[]): Promise<number> {
   const [what, ...flags] = argv;
   if (what === undefined || what === "--help" || what === "-h" || flags.includes("--help")) {
@@ -45,7 +46,8 @@ export async function main(argv: string[]): Promise<number> {
   try {
     return what === "logits" ? logits(options as EvalOptions) : greedy(options as EvalOptions);
   } catch (error) {
-    if (!(error instanceof CheckpointError)) throw error;
+    const known = [CheckpointError, AddonError, RangeError].some((kind) => error instanceof kind);
+    if (!known || !(error instanceof Error)) throw error;
     console.error(`edgewise: ${error.message}`);
     return 1;
   }

@@ -16,13 +16,14 @@ export interface ReadRope {
 
 /**
  * Reads rope_parameters (transformers 5) or rope_theta and rope_scaling (transformers 4).
- * `headDim` is the width of a head that may be rotated; `partial` the share of it that is, unless the config says.
+ * `headDim` is the width of a head that may be rotated; `partial` the share of it that is, unless the config
+ * says; null: all of it, and the config must not say otherwise.
  */
 export function readRope(
   config: ConfigReader,
   headDim: number,
   interleaved: boolean,
-  partial: number,
+  partial: number | null,
 ): ReadRope {
   const parameters = config.object("rope_scaling") ?? config.object("rope_parameters");
   const type = parameters?.string("rope_type") ?? parameters?.string("type") ?? "default";
@@ -32,24 +33,14 @@ export function readRope(
   }
   const either = (key: string) => (parameters?.has(key) ? parameters : config);
   const theta = either("rope_theta").number("rope_theta", { min: 1, max: 1e12 }, 10_000);
-  const share = either("partial_rotary_factor").number(
-    "partial_rotary_factor",
-    { min: 0.01, max: 1 },
-    partial,
-  );
-  const dims = Math.trunc(headDim * share);
-  if (dims < 2 || dims % 2) {
-    throw config.error(
-      "partial_rotary_factor",
-      `${dims} rotary dimensions of ${headDim} are not an even number`,
-    );
-  }
+  const dims = rotaryDims(either("partial_rotary_factor"), headDim, partial);
   const plain = defaultFrequencies(theta, dims);
   const unscaled = { dims, interleaved, inverseFrequencies: plain, scale: 1 };
   if (!parameters || type === "default") return { spec: unscaled, softmaxFactor: 1 };
 
-  const softmaxFactor = mlaSoftmaxFactor(parameters);
-  const factor = parameters.number("factor", FACTOR);
+  const implied = type === "yarn" && !parameters.has("factor");
+  const factor = implied ? impliedFactor(config, parameters) : parameters.number("factor", FACTOR);
+  const softmaxFactor = mlaSoftmaxFactor(parameters, factor);
   if (type === "linear") {
     const inverseFrequencies = plain.map((frequency) => frequency / factor);
     return { spec: { ...unscaled, inverseFrequencies }, softmaxFactor };
@@ -68,6 +59,14 @@ export function readRope(
   };
 }
 
+function rotaryDims(config: ConfigReader, headDim: number, partial: number | null): number {
+  const key = "partial_rotary_factor";
+  if (partial === null) config.only(key, [1]);
+  const dims = Math.trunc(headDim * config.number(key, { min: 0.01, max: 1 }, partial ?? 1));
+  if (dims >= 2 && dims % 2 === 0) return dims;
+  throw config.error(key, `${dims} rotary dimensions of ${headDim} are not an even number`);
+}
+
 /** theta^(2i / dims), the wavelength of pair i in units of 2 pi. */
 function wavelengths(theta: number, dims: number): Float32Array {
   return Float32Array.from({ length: dims / 2 }, (_, i) => theta ** f32((2 * i) / dims));
@@ -83,6 +82,11 @@ function originalLength(config: ConfigReader, parameters: ConfigReader): number 
   if (config.has(key)) return config.number(key, POSITIVE);
   if (parameters.has(key)) return parameters.number(key, POSITIVE);
   return config.number("max_position_embeddings", POSITIVE);
+}
+
+/** What yarn extends the context by when the config does not say. */
+function impliedFactor(config: ConfigReader, parameters: ConfigReader): number {
+  return config.number("max_position_embeddings", POSITIVE) / originalLength(config, parameters);
 }
 
 /** Llama 3.1: low frequencies divided by the factor, high ones kept, a linear blend between. */
@@ -142,7 +146,7 @@ function attentionFactor(parameters: ConfigReader, factor: number): number {
 }
 
 /** MLA's share of mscale: the square of it, on the softmax scale (DeepSeek-V3's modeling code). */
-function mlaSoftmaxFactor(parameters: ConfigReader): number {
+function mlaSoftmaxFactor(parameters: ConfigReader, factor: number): number {
   const all = parameters.number("mscale_all_dim", { min: 0, max: 1e3 }, 0);
-  return all ? mscale(parameters.number("factor", FACTOR), all) ** 2 : 1;
+  return all ? mscale(factor, all) ** 2 : 1;
 }

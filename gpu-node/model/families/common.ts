@@ -31,7 +31,7 @@ export function mlp(config: ConfigReader, bias = false): MlpSpec {
 /** Grouped-query attention as llama, qwen3 and glm4_moe spell it. */
 export function gqa(
   config: ConfigReader,
-  options: { qkNorm: boolean; outputBias: boolean; partialRotary: number },
+  options: { qkNorm: boolean; outputBias: boolean; partialRotary: number | null },
 ): GqaSpec {
   const heads = config.integer("num_attention_heads", HEADS);
   const kvHeads = config.integer("num_key_value_heads", HEADS, heads);

@@ -22,12 +22,19 @@ export const deepseekV3: Family = {
 };
 
 function mla(config: ConfigReader): MlaSpec {
-  const kvLora = config.integer("kv_lora_rank", { min: 64, max: 4096 });
+  const kvLora = config.integer("kv_lora_rank", { min: 64, max: 2048 });
   if (kvLora % 64) throw config.error("kv_lora_rank", `${kvLora} is not a multiple of 64`, "unsupported");
   const ropeDim = config.integer("qk_rope_head_dim", { min: 2, max: 256 });
-  if (ropeDim % 2) throw config.error("qk_rope_head_dim", `${ropeDim} is odd`);
   const nopeDim = config.integer("qk_nope_head_dim", { min: 1, max: 1024 });
-  const rope = readRope(config, ropeDim, config.boolean("rope_interleave", true), 1);
+  const valueDim = config.integer("v_head_dim", { min: 1, max: 1024 });
+  for (const [key, dim] of Object.entries({
+    qk_rope_head_dim: ropeDim,
+    qk_nope_head_dim: nopeDim,
+    v_head_dim: valueDim,
+  })) {
+    if (dim % 8) throw config.error(key, `${dim} is not a multiple of 8`, "unsupported");
+  }
+  const rope = readRope(config, ropeDim, config.boolean("rope_interleave", true), null);
   return {
     kind: "mla",
     heads: config.integer("num_attention_heads", HEADS),
@@ -35,7 +42,7 @@ function mla(config: ConfigReader): MlaSpec {
     kvLora,
     nopeDim,
     ropeDim,
-    valueDim: config.integer("v_head_dim", { min: 1, max: 1024 }),
+    valueDim,
     bias: config.boolean("attention_bias", false),
     softmaxScale: (nopeDim + ropeDim) ** -0.5 * rope.softmaxFactor,
     latentEps: LATENT_EPS,

@@ -8,7 +8,7 @@ export const llama: Family = {
   read(config) {
     const dense = mlp(config, config.boolean("mlp_bias", false));
     return {
-      attention: gqa(config, { qkNorm: false, outputBias: true, partialRotary: 1 }),
+      attention: gqa(config, { qkNorm: false, outputBias: true, partialRotary: null }),
       layers: Array.from({ length: layerCount(config) }, () => dense),
       mtpLayers: 0,
     };

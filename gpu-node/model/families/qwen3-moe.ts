@@ -14,7 +14,7 @@ export const qwen3Moe: Family = {
     const isSparse = (layer: number) => !denseOnly.includes(layer) && (layer + 1) % step === 0;
     const sparse = moe(config);
     return {
-      attention: gqa(config, { qkNorm: true, outputBias: true, partialRotary: 1 }),
+      attention: gqa(config, { qkNorm: true, outputBias: true, partialRotary: null }),
       layers: Array.from({ length: count }, (_, layer) => (isSparse(layer) ? sparse : mlp(config))),
       mtpLayers: 0,
     };

@@ -8,7 +8,7 @@ export const qwen3: Family = {
   read(config) {
     const dense = mlp(config);
     return {
-      attention: gqa(config, { qkNorm: true, outputBias: true, partialRotary: 1 }),
+      attention: gqa(config, { qkNorm: true, outputBias: true, partialRotary: null }),
       layers: Array.from({ length: layerCount(config) }, () => dense),
       mtpLayers: 0,
     };

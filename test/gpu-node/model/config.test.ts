@@ -132,6 +132,8 @@ test("what would be computed wrongly is refused by name, with what is supported"
   refused({ ...deepseekV3, scoring_func: "softmax" }, "unsupported", /scoring_func/);
   refused({ ...deepseekV3, topk_method: "greedy" }, "unsupported", /topk_method/);
   refused({ ...deepseekV3, kv_lora_rank: 100 }, "unsupported", /kv_lora_rank: 100/);
+  refused({ ...deepseekV3, v_head_dim: 100 }, "unsupported", /v_head_dim: 100/);
+  refused({ ...llama31, partial_rotary_factor: 0.5 }, "unsupported", /partial_rotary_factor: 0.5/);
   refused({ ...llama31, head_dim: 100 }, "unsupported", /head_dim: 100/);
 });
 
