@@ -3,8 +3,6 @@
 
 #include "addon/addon.h"
 #include "addon/values.h"
-
-#if __has_include("core/plan.h")
 #include "core/plan.h"
 
 namespace edgewise {
@@ -41,13 +39,3 @@ void export_plan(Napi::Env env, Napi::Object exports) {
 }
 
 }  // namespace edgewise
-
-#else
-
-namespace edgewise {
-
-void export_plan(Napi::Env, Napi::Object) {}
-
-}  // namespace edgewise
-
-#endif
