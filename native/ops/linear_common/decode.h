@@ -111,13 +111,15 @@ static inline void decode_fp8(const uint8_t* row, int64_t k, bf16* to) {
   const __m512i low0 = _mm512_load_si512(table.low), low1 = _mm512_load_si512(table.low + 64);
   const __m512i high0 = _mm512_load_si512(table.high), high1 = _mm512_load_si512(table.high + 64);
   const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
-  for (int64_t i = 0; i < k; i += 64) {
-    const __mmask64 mask = k - i >= 64 ? ~0ull : (1ull << (k - i)) - 1;
-    const __m512i codes = for_interleave(_mm512_maskz_loadu_epi8(mask, row + i));
+  const auto decode = [&](__m512i loaded, bf16* at) __attribute__((always_inline)) {
+    const __m512i codes = for_interleave(loaded);
     const __m512i low = _mm512_permutex2var_epi8(low0, codes, low1);
     const __m512i high = _mm512_permutex2var_epi8(high0, codes, high1);
-    interleave_bf16(low, _mm512_ternarylogic_epi32(high, codes, sign, 0xf8), to + i);  // high | (codes & sign)
-  }
+    interleave_bf16(low, _mm512_ternarylogic_epi32(high, codes, sign, 0xf8), at);  // high | (codes & sign)
+  };
+  int64_t i = 0;
+  for (; i + 64 <= k; i += 64) decode(_mm512_loadu_si512(row + i), to + i);
+  if (i < k) decode(_mm512_maskz_loadu_epi8((1ull << (k - i)) - 1, row + i), to + i);
 }
 
 // Two zero points per 64 codes: the group is a multiple of 32.

@@ -106,6 +106,7 @@ struct ColumnTile {
   const Element* rows[kTileColumns];
   float* scales = nullptr;
   int64_t segment = 0;
+  bool one_scale = false;
 
   ColumnTile() = default;
   ColumnTile(const Workspace& space, int64_t matrix, const WeightView& w, int64_t n) : scales(space.scales(matrix)) {
@@ -121,12 +122,23 @@ struct ColumnTile {
       }
       if (n + j < w.n) decode_row(w, row, padded, buffer + j * padded);
       rows[j] = buffer + (n + j < w.n ? j : row - n) * padded;
-      if constexpr (!floats)
-        if (w.form != WeightForm::dense)
-          for (int64_t s = 0; s < w.segments; ++s)
-            scales[s * kTileColumns + j] = scale_at(w, row / w.block_n * w.segments + s);
     }
-    if (!floats && w.form != WeightForm::dense) segment = w.segments == 1 ? padded : w.block_k;
+    if constexpr (!floats)
+      if (w.form != WeightForm::dense) load_scales(w, n);
+  }
+
+  // scales[s * 4 + j]: of rows n + j. With one scale per row there is nothing to add up: run_tile applies it at the end.
+  void load_scales(const WeightView& w, int64_t n) {
+    segment = w.segments == 1 ? 0 : w.block_k;
+    one_scale = w.segments == 1;
+    const auto block = static_cast<uint32_t>(w.block_n);  // 32-bit divisions: this runs for every 4 columns
+    const uint32_t first_block = static_cast<uint32_t>(n) / block;
+    const bool one_block = static_cast<uint32_t>(n + kTileColumns - 1) / block == first_block;
+    for (int64_t j = 0; j < kTileColumns; ++j) {
+      const int64_t row = n + j < w.n ? n + j : w.n - 1;
+      const int64_t first = (one_block ? first_block : static_cast<uint32_t>(row) / block) * w.segments;
+      for (int64_t s = 0; s < w.segments; ++s) scales[s * kTileColumns + j] = scale_at(w, first + s);
+    }
   }
 };
 
@@ -137,6 +149,8 @@ EDGEWISE_INLINE void run_tile(const RowBlock<Tile>& x, int64_t m, int rows, cons
   else if (rows == 1) Tile::template run<1>(at, w.rows, x.padded, w.scales, w.segment, v);
   else if (rows == 2) Tile::template run<2>(at, w.rows, x.padded, w.scales, w.segment, v);
   else Tile::template run<3>(at, w.rows, x.padded, w.scales, w.segment, v);
+  if (w.one_scale)
+    for (int i = 0; i < rows * kTileColumns; ++i) v[i] *= w.scales[i % kTileColumns];
 }
 
 // Rows 0 .. count - 1 times columns n0 .. n1 - 1 of NW matrices of one shape and form. `row(i)` is the address of row i,

@@ -14,7 +14,8 @@ inline Tensor dense(const Args& args, const char* name, std::initializer_list<DT
   return rank == 3 ? args.dense(name, dtypes, {e, n, k}) : args.dense(name, dtypes, {n, k});
 }
 
-inline void set_shape(Weights& w, int rank) {
+inline void set_shape(Weights& w, const char* name, int rank) {
+  if (w.data.shape[rank - 1] == 0) throw OpError(name, "must have at least one column, is " + w.data.describe());
   w.experts = rank == 3 ? w.data.shape[0] : 1;
   w.n = w.data.shape[rank - 2];
   w.k = w.data.shape[rank - 1];
@@ -26,8 +27,8 @@ inline Weights parse_dense(const Args& args, const char* name, int rank) {
   Weights w;
   w.form = WeightForm::dense;
   w.data = weights_detail::dense(args, name, {DType::bf16, DType::f16, DType::f32}, rank, -1, -1, -1);
-  weights_detail::set_shape(w, rank);
-  w.block_k = w.k > 0 ? w.k : 1;
+  weights_detail::set_shape(w, name, rank);
+  w.block_k = w.k;
   return w;
 }
 
@@ -37,7 +38,7 @@ inline Weights parse_fp8(const Args& args, const char* name, const char* scale, 
   w.block_n = args.integer("block_n", 1, 1 << 20);
   w.block_k = args.integer("block_k", 1, 1 << 20);
   w.data = weights_detail::dense(args, name, {DType::e4m3}, rank, -1, -1, -1);
-  weights_detail::set_shape(w, rank);
+  weights_detail::set_shape(w, name, rank);
   w.scale = weights_detail::dense(args, scale, {DType::f32}, rank, w.experts, (w.n + w.block_n - 1) / w.block_n,
                                   (w.k + w.block_k - 1) / w.block_k);
   return w;
@@ -48,7 +49,7 @@ inline Weights parse_int4(const Args& args, const char* name, const char* scale,
   w.form = WeightForm::int4;
   w.block_k = args.integer("group", 1, 1 << 20);
   w.data = weights_detail::dense(args, name, {DType::u8}, rank, -1, -1, -1);
-  weights_detail::set_shape(w, rank);
+  weights_detail::set_shape(w, name, rank);
   w.k *= 2;  // two codes per byte
   if (w.k % w.block_k != 0)
     throw OpError("group", "must divide K = " + std::to_string(w.k) + ", is " + std::to_string(w.block_k));

@@ -127,8 +127,6 @@ struct Bf16Tile {
       return sum_tile<MR>(acc, v);
     }
     F32 total[MR][kTileColumns];
-    for (int m = 0; m < MR; ++m)
-      for (int n = 0; n < kTileColumns; ++n) total[m][n] = splat(0.0f);
     for (int64_t begin = 0; begin < k; begin += segment, scales += kTileColumns) {
       for (int m = 0; m < MR; ++m)
         for (int n = 0; n < kTileColumns; ++n) acc[m][n] = splat(0.0f);
@@ -137,7 +135,8 @@ struct Bf16Tile {
       for (int n = 0; n < kTileColumns; ++n) {
         const F32 scale = splat(scales[n]);
 #pragma GCC unroll 4
-        for (int m = 0; m < MR; ++m) total[m][n] = fma(acc[m][n], scale, total[m][n]);
+        for (int m = 0; m < MR; ++m)
+          total[m][n] = begin == 0 ? acc[m][n] * scale : fma(acc[m][n], scale, total[m][n]);
       }
     }
     sum_tile<MR>(total, v);
