@@ -99,7 +99,8 @@ export function helpText(table: OptionTable): string {
   const rows = Object.entries(table).map(([key, spec]) => {
     const value = spec.value ?? spec.choices?.join("|") ?? (spec.type === "boolean" ? "" : spec.type);
     const fallback = spec.default === undefined ? "" : ` (default ${spec.default})`;
-    return [`  ${flagOf(key)}${value ? ` ${value}` : ""}`, `${spec.help}${fallback}`];
+    const off = spec.type === "boolean" && spec.default === true ? `, --no-${flagOf(key).slice(2)}` : "";
+    return [`  ${flagOf(key)}${value ? ` ${value}` : ""}${off}`, `${spec.help}${fallback}`];
   });
   const width = Math.min(44, Math.max(...rows.map(([left]) => left.length)));
   return rows.map(([left, right]) => `${left.padEnd(width)}  ${right}`).join("\n");

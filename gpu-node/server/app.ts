@@ -75,8 +75,6 @@ export function createApp(node: GpuNode): Hono<{ Variables: Variables }> {
     context.set("error", error);
     if (error.code === "internal_error") node.log("internal error", thrown);
     for (const [name, value] of Object.entries(error.headers())) context.header(name, value);
-    // The rest of a refused body is not read, so the connection cannot be used again.
-    if (error.code === "body_too_large") context.header("connection", "close");
     return context.json(error.body(), error.status as ContentfulStatusCode);
   });
   return app;

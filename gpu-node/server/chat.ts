@@ -39,7 +39,7 @@ async function planChat(
 ): Promise<SequencePlan[]> {
   const { text, engine } = node;
   const prompt = await node.prompts.make(
-    { kind: "chat", request, policy: node.policy },
+    { kind: "chat", request, policy: node.policy, maxTokens: engine.maxModelLen },
     received.size,
     signal,
   );

@@ -43,7 +43,7 @@ async function planCompletions(
     const prompt =
       typeof input === "string"
         ? await node.prompts.make(
-            { kind: "plain", text: input, param, policy: node.policy },
+            { kind: "plain", text: input, param, policy: node.policy, maxTokens: engine.maxModelLen },
             received.size,
             signal,
           )

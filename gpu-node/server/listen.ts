@@ -9,6 +9,12 @@ export interface ListenOptions {
   host: string;
   port: number;
   maxConnections: number;
+  /** From connection to the end of the headers; a client that drips bytes is cut off here. Default 10 s. */
+  headersTimeoutMs?: number;
+  /** From connection to the end of the body. Default 60 s. */
+  requestTimeoutMs?: number;
+  /** How often the two are looked at. Default 1 s. */
+  checkMs?: number;
 }
 
 export interface Listener {
@@ -20,25 +26,22 @@ export interface Listener {
 /** Request line and headers together. */
 const MAX_HEADER_BYTES = 16 * 1024;
 const MAX_HEADERS = 100;
-/** From connection to the end of the headers; a client that drips bytes is cut off here. */
-const HEADERS_TIMEOUT_MS = 10_000;
-/** From connection to the end of the body. */
-const REQUEST_TIMEOUT_MS = 60_000;
 /** A connection on which nothing moves in either direction. */
 const IDLE_TIMEOUT_MS = 15 * 60_000;
 
 /** @throws UsageError when the address cannot be listened on */
 export async function listen(
   fetch: (request: Request) => Response | Promise<Response>,
-  { host, port, maxConnections }: ListenOptions,
+  options: ListenOptions,
 ): Promise<Listener> {
+  const { host, port, maxConnections } = options;
   const server = createServer(
     {
       maxHeaderSize: MAX_HEADER_BYTES,
-      headersTimeout: HEADERS_TIMEOUT_MS,
-      requestTimeout: REQUEST_TIMEOUT_MS,
+      headersTimeout: options.headersTimeoutMs ?? 10_000,
+      requestTimeout: options.requestTimeoutMs ?? 60_000,
       keepAliveTimeout: 75_000,
-      connectionsCheckingInterval: 1000,
+      connectionsCheckingInterval: options.checkMs ?? 1000,
     },
     getRequestListener(fetch, { overrideGlobalObjects: false }),
   );

@@ -20,6 +20,7 @@ const WATCH_MS = 500;
 /** After an engine failure: for error answers to reach their clients. */
 const FLUSH_MS = 2000;
 const CLOSE_MS = 6000;
+const FAILED_CLOSE_MS = 200;
 
 /**
  * Resolves with the exit code: 0 after a drain, 1 after an engine failure. A second signal exits at once.
@@ -58,8 +59,8 @@ export async function untilShutdown(life: Lifetime): Promise<number> {
   await within(listener.close(false), FLUSH_MS);
   await listener.close(true);
   await prompts.close();
-  // A failed engine may have nothing left that could confirm.
-  await within(engine.close(), CLOSE_MS);
+  // Of a failed engine nothing may be left that could confirm.
+  await within(engine.close(), cause === "failed" ? FAILED_CLOSE_MS : CLOSE_MS);
   return cause === "signal" ? 0 : 1;
 }
 

@@ -12,6 +12,12 @@ import type { Tokenizer } from "./tokenizer/tokenizer.ts";
 /** What to do with a control token spelled in user text: refuse the request, or take it as the text it is. */
 export type ControlPolicy = "refuse" | "text";
 
+export interface PromptRules {
+  policy: ControlPolicy;
+  /** Tokens that the model's context holds; a prompt that cannot fit is refused before the work. */
+  maxTokens: number;
+}
+
 /** From generation_config.json; applied where a request leaves a field out. */
 export interface SamplingDefaults {
   temperature: number;
@@ -54,7 +60,7 @@ export function loadModelText(dir: string): ModelText {
  * Prompt of a chat request.
  * @throws ApiError control_token, template_error, unsupported_value
  */
-export function chatPrompt(model: ModelText, request: ChatRequest, policy: ControlPolicy): Int32Array {
+export function chatPrompt(model: ModelText, request: ChatRequest, rules: PromptRules): Int32Array {
   const { template, tokenizer } = model;
   if (template === undefined) {
     throw new ApiError("unsupported_value", "This model has no chat template; use /v1/completions.", {
@@ -62,7 +68,10 @@ export function chatPrompt(model: ModelText, request: ChatRequest, policy: Contr
     });
   }
   const strings = [...userStrings(request)];
-  if (policy === "refuse") {
+  for (const { text, param } of strings) {
+    if (param.endsWith(".content")) refuseHopeless(tokenizer, text, param, rules.maxTokens);
+  }
+  if (rules.policy === "refuse") {
     for (const { text, param } of strings) refuseControl(tokenizer, text, param);
   }
   const mark = chooseMark(strings.map(({ text }) => text));
@@ -93,13 +102,9 @@ export function chatPrompt(model: ModelText, request: ChatRequest, policy: Contr
  * Prompt of a completion request: the text as it is, after the model's BOS token where it has one.
  * @throws ApiError control_token
  */
-export function plainPrompt(
-  model: ModelText,
-  text: string,
-  policy: ControlPolicy,
-  param: string,
-): Int32Array {
-  if (policy === "refuse") refuseControl(model.tokenizer, text, param);
+export function plainPrompt(model: ModelText, text: string, param: string, rules: PromptRules): Int32Array {
+  refuseHopeless(model.tokenizer, text, param, rules.maxTokens);
+  if (rules.policy === "refuse") refuseControl(model.tokenizer, text, param);
   const ids = [...model.tokenizer.prefix];
   append(ids, model.tokenizer.encodeText(text));
   return Int32Array.from(ids);
@@ -109,6 +114,17 @@ function refuseControl(tokenizer: Tokenizer, text: string, param: string): void 
   const token = tokenizer.control.spelledIn(text);
   if (token === undefined) return;
   throw new ApiError("control_token", `${param} contains the control token ${token}.`, { param });
+}
+
+/** No token is longer than the longest: so many characters are at least so many tokens. */
+function refuseHopeless(tokenizer: Tokenizer, text: string, param: string, maxTokens: number): void {
+  const least = Math.ceil(text.length / tokenizer.bytes.longest);
+  if (least < maxTokens) return;
+  throw new ApiError(
+    "context_length_exceeded",
+    `${param} has at least ${least} tokens; this model's context is ${maxTokens}.`,
+    { param },
+  );
 }
 
 /** push(...) would overflow the stack at 1e5 ids. */

@@ -1,9 +1,10 @@
-// The worker thread of prompts.ts: loads the model's text side once, then answers jobs in order.
+// The worker thread of prompt-lane.ts: loads the model's text side once, then answers jobs in order.
 
 import { parentPort, workerData } from "node:worker_threads";
 import { toApiError } from "../contract/errors.ts";
 import { loadModelText } from "./model-text.ts";
-import { makePrompt, type PromptJob, type PromptReply } from "./prompts.ts";
+import type { PromptReply } from "./prompt-lane.ts";
+import { makePrompt, type PromptJob } from "./prompts.ts";
 
 const model = loadModelText((workerData as { dir: string }).dir);
 

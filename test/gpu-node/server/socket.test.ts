@@ -3,17 +3,21 @@ import { connect } from "node:net";
 import { after, test } from "node:test";
 import OpenAI from "openai";
 import { UsageError } from "../../../gpu-node/options.ts";
-import { type Listener, listen } from "../../../gpu-node/server/listen.ts";
+import { type Listener, type ListenOptions, listen } from "../../../gpu-node/server/listen.ts";
 import { END, type Harness, harness, ids, mark, says } from "./harness.ts";
 
 const open: Listener[] = [];
 after(() => Promise.all(open.map((listener) => listener.close(true))));
 
-async function serve(h: Harness): Promise<{ url: string; client: OpenAI }> {
+async function serve(
+  h: Harness,
+  limits: Partial<ListenOptions> = {},
+): Promise<{ url: string; client: OpenAI }> {
   const listener = await listen((request) => h.app.fetch(request), {
     host: "127.0.0.1",
     port: 0,
     maxConnections: 100,
+    ...limits,
   });
   open.push(listener);
   const client = new OpenAI({
@@ -146,7 +150,7 @@ test("64 requests at once, half of the clients leaving: the rest is whole and no
 /** Sends raw bytes and returns all that comes until the server closes the connection. */
 function raw(
   url: string,
-  write: (send: (bytes: string | Buffer) => boolean, done: () => boolean) => void,
+  write: (send: (bytes: string | Buffer) => boolean, answered: () => boolean) => void,
 ): Promise<string> {
   const { hostname, port } = new URL(url);
   return new Promise((resolve) => {
@@ -154,7 +158,7 @@ function raw(
     const socket = connect(Number(port), hostname, () =>
       write(
         (bytes) => socket.write(bytes),
-        () => socket.destroyed,
+        () => answer !== "" || socket.destroyed,
       ),
     );
     socket.on("data", (bytes) => {
@@ -173,12 +177,12 @@ test("a 100 MB body is refused with 413 before it has arrived, oversized headers
     .map(([k, v]) => `${k}: ${v}\r\n`)
     .join("");
   let sent = 0;
-  const answer = await raw(url, (send, done) => {
+  const answer = await raw(url, (send, answered) => {
     send(`POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n${signed}`);
     send("transfer-encoding: chunked\r\n\r\n");
     const block = Buffer.from(`100000\r\n${"x".repeat(0x100000)}\r\n`);
     const more = () => {
-      if (done() || sent >= 100) return;
+      if (answered() || sent >= 100) return;
       sent++;
       if (send(block)) setImmediate(more);
       else setTimeout(more, 1);
@@ -193,6 +197,25 @@ test("a 100 MB body is refused with 413 before it has arrived, oversized headers
   );
   assert.match(headers, /^HTTP\/1.1 431 /);
   assert.equal((await fetch(`${url}/livez`)).status, 200);
+});
+
+test("clients that drip headers or bodies are cut off, and others are served meanwhile", async () => {
+  const { url } = await serve(await harness(says("x")), {
+    headersTimeoutMs: 200,
+    requestTimeoutMs: 400,
+    checkMs: 50,
+  });
+  const drip = (start: string) =>
+    raw(url, (send, answered) => {
+      send(start);
+      const timer = setInterval(() => (answered() ? clearInterval(timer) : send("x")), 20);
+    });
+  const slow = [
+    drip("GET /livez HTTP/1.1\r\nx: "),
+    drip("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 9999\r\n\r\n"),
+  ];
+  assert.equal((await fetch(`${url}/livez`)).status, 200);
+  for (const answer of await Promise.all(slow)) assert.match(answer, /^(HTTP\/1.1 (408|401) |$)/);
 });
 
 test("a port that is taken is one clear line", async () => {

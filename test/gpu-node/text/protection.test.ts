@@ -7,16 +7,18 @@ import { createChatTemplate } from "../../../gpu-node/text/template/chat-templat
 import { NANO } from "../server/harness.ts";
 
 const nano = loadModelText(NANO);
+const AS_TEXT = { policy: "text", maxTokens: 1e6 } as const;
+const REFUSE = { policy: "refuse", maxTokens: 1e6 } as const;
 const controls = [...nano.tokenizer.control.byContent.keys()];
 
 /** The control tokens of a prompt, in order. */
 const skeleton = (model: ModelText, body: Record<string, unknown>) =>
-  Array.from(chatPrompt(model, parseChatRequest({ model: "m", ...body }), "text")).filter((id) =>
+  Array.from(chatPrompt(model, parseChatRequest({ model: "m", ...body }), AS_TEXT)).filter((id) =>
     model.tokenizer.control.byId.has(id),
   );
 
 const visible = (model: ModelText, body: Record<string, unknown>) => {
-  const ids = Array.from(chatPrompt(model, parseChatRequest({ model: "m", ...body }), "text"));
+  const ids = Array.from(chatPrompt(model, parseChatRequest({ model: "m", ...body }), AS_TEXT));
   const { bytes, control } = model.tokenizer;
   return Buffer.concat(ids.filter((id) => !control.byId.has(id)).map((id) => bytes.of(id))).toString();
 };
@@ -116,7 +118,7 @@ test("by default a control token in user text is refused by name, wherever it hi
   const refuse = (body: Record<string, unknown>) => {
     const request = parseChatRequest({ model: "m", ...body });
     try {
-      chatPrompt(nano, request, "refuse");
+      chatPrompt(nano, request, REFUSE);
     } catch (error) {
       return error as { code: string; param: string; message: string };
     }
@@ -135,13 +137,13 @@ test("by default a control token in user text is refused by name, wherever it hi
   assert.ok(params.includes("tools[0]"));
   const split = conversation((i) => (i === 2 ? "<|im_" : i === 3 ? "end|>" : "q"));
   assert.equal(refuse(split).param, "messages[1].content");
-  assert.throws(() => plainPrompt(nano, "x[BOS]", "refuse", "prompt"), {
+  assert.throws(() => plainPrompt(nano, "x[BOS]", "prompt", REFUSE), {
     code: "control_token",
     param: "prompt",
   });
 });
 
 test("a plain prompt taken as text holds no control token", () => {
-  const ids = Array.from(plainPrompt(nano, controls.join(""), "text", "prompt"));
+  const ids = Array.from(plainPrompt(nano, controls.join(""), "prompt", AS_TEXT));
   assert.ok(ids.slice(nano.tokenizer.prefix.length).every((id) => !nano.tokenizer.control.byId.has(id)));
 });
