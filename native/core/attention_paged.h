@@ -7,7 +7,7 @@
 //   row        tokens 0 .. count           context  0 .. past + count
 //   block      [tokens) x [heads) of one kv head, at most kBlockQueries
 //   split      [----- 256 or 1024 tokens -----][-----  ...
-//   tile         [16 or 64][16 or 64] ..
+//   tile         [16 .. 64][16 .. 64] ..
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@
 namespace edgewise::EDGEWISE_ISA {
 
 constexpr int64_t kBlockQueries = 48;
-constexpr int64_t kFewQueries = 12;  // up to here a tile is small, so that it stays in the first-level cache
-constexpr int64_t kSmallTile = 16, kLargeTile = kPageTokens;
+constexpr int64_t kFewQueries = 12;  // up to here a tile is small enough for the first-level cache
+constexpr int64_t kSmallTile = 16, kLargeTile = kPageTokens, kFirstLevelFloats = 9216;
 
 // Keys or values of one kv head: stored ones by page, new ones from a tensor of the call.
 struct KvStream {
@@ -65,6 +65,15 @@ inline void load_tile(const KvStream& s, const KvRow& row, int64_t first, int64_
       case KvFormat::fp8_token:
         widen_row(reinterpret_cast<const e4m3*>(from), s.dim, *s.pool->scale_at(page, token, s.vector), out);
     }
+  }
+}
+
+// Asks for the stored vectors of context tokens [first, end) ahead of their use.
+EDGEWISE_INLINE void prefetch_tile(const KvStream& s, const KvRow& row, int64_t first, int64_t end) {
+  const int64_t bytes = s.pool->layout.vector_bytes();
+  for (int64_t at = first; at < std::min(end, row.past); ++at) {
+    const uint8_t* from = s.pool->at(row.pages[at / kPageTokens], s.vector, at % kPageTokens);
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(from + i);
   }
 }
 
@@ -191,11 +200,16 @@ class PagedAttentionKernel {
     const KvStream keys{p_.pool, kv_head, p_.k_scale, &p_.k, kv_head * p_.head_stride_k, p_.dim_k};
     const KvStream values{p_.pool, static_cast<int>(p_.kv_heads) + kv_head, p_.v_scale, &p_.v,
                           kv_head * p_.head_stride_v, p_.dim_v};
-    const int64_t size = queries <= kFewQueries ? kSmallTile : kLargeTile;
+    const int64_t fitting = kFirstLevelFloats / (p_.values_in_keys ? ld_k_ : ld_k_ + ld_v_) / kSmallTile * kSmallTile;
+    const int64_t size = queries <= kFewQueries ? std::clamp(fitting, kSmallTile, kLargeTile) : kLargeTile;
     for (int64_t first = item.begin; first < item.end; first += size) {
       const int64_t n = std::min(size, item.end - first), wide = padded(n);
       load_tile<Act>(keys, row, first, n, m.k, ld_k_);
       if (!p_.values_in_keys) load_tile<Act>(values, row, first, n, m.v, ld_v_);
+      if (size < kLargeTile) {  // few queries: little arithmetic to hide the memory behind
+        prefetch_tile(keys, row, first + size, std::min(first + 2 * size, item.end));
+        if (!p_.values_in_keys) prefetch_tile(values, row, first + size, std::min(first + 2 * size, item.end));
+      }
       dot_rows(m.q, ld_k_, m.k, ld_k_, m.scores, kLargeTile, queries, (n + 3) / 4 * 4, ld_k_);
       for (int64_t i = 0; i < queries; ++i) {
         const int64_t visible = std::min(n, row.past + item.token + i / item.heads + 1 - first);

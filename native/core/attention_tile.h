@@ -11,6 +11,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "core/simd.h"
 
@@ -174,12 +175,34 @@ EDGEWISE_INLINE void scale_row(float* row, int64_t n, float factor) {
   for (int64_t i = 0; i < n; i += kLanes) store(row + i, load(row + i) * f);
 }
 
+// kLanes e4m3 codes as e4m3 * 2^-8: moved to the place of an f16, whose exponent bias is 8 higher. A third of the
+// instructions of load(), and wrong for the NaN codes alone, which kv_write never stores.
+EDGEWISE_INLINE F32 load_small(const e4m3* p) {
+#if defined(__AVX512F__)
+  const __m256i w = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return {_mm512_cvtph_ps(_mm256_and_si256(_mm256_slli_epi16(w, 7), _mm256_set1_epi16(static_cast<int16_t>(0xbf80))))};
+#elif defined(__AVX2__)
+  const __m128i w = _mm_cvtepi8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  return {_mm256_cvtph_ps(_mm_and_si128(_mm_slli_epi16(w, 7), _mm_set1_epi16(static_cast<int16_t>(0xbf80))))};
+#else
+  return load(p) * splat(1.0f / 256);
+#endif
+}
+template <class T>
+EDGEWISE_INLINE F32 load_small(const T* p) {
+  return load(p);
+}
+
 // out[0, padded(n)) = x * scale, zeros beyond n.
 template <class T>
 EDGEWISE_INLINE void widen_row(const T* x, int64_t n, float scale, float* out) {
-  const F32 f = splat(scale);
+  constexpr bool kSmall = std::is_same_v<T, e4m3>;
+  const F32 f = splat(scale), g = splat(kSmall ? scale * 256 : scale);
   int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) store(out + i, load(x + i) * f);
+  if (kSmall || scale != 1.0f)
+    for (; i + kLanes <= n; i += kLanes) store(out + i, load_small(x + i) * g);
+  else
+    for (; i + kLanes <= n; i += kLanes) store(out + i, load(x + i));
   if (i < n) {
     store(out + i, load_partial(x + i, static_cast<int>(n - i)) * f);
     i += kLanes;
