@@ -94,6 +94,10 @@ function readIfThere(path) {
 }
 
 function build(cuda) {
+  // CMake refuses a build folder that was configured elsewhere: a copied or moved checkout starts over.
+  const home = `CMAKE_HOME_DIRECTORY:INTERNAL=${native.replace(/\/$/, "")}\n`;
+  if (!(readIfThere(join(buildDir, "CMakeCache.txt")) ?? home).includes(home))
+    rmSync(buildDir, { recursive: true });
   mkdirSync(buildDir, { recursive: true });
   rmSync(stamp, { force: true });
   const started = Date.now();
