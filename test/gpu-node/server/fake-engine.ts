@@ -94,8 +94,11 @@ export class FakeEngine implements Engine {
     };
   }
 
-  async drain(): Promise<void> {
+  async drain(ms: number): Promise<void> {
     this.state = "draining";
+    for (const end = Date.now() + ms; this.live > 0 && Date.now() < end; ) {
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
   }
 
   async close(): Promise<void> {}
