@@ -5,7 +5,7 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { ApiError, toApiError } from "../contract/errors.ts";
 import { chatCompletions } from "./chat.ts";
 import { completions } from "./completions.ts";
-import { type GpuNode, unavailable } from "./node.ts";
+import { checkModel, type GpuNode, unavailable } from "./node.ts";
 import { authenticate, receive, requestIdOf } from "./receive.ts";
 
 type Variables = { requestId: string; error: ApiError | undefined };
@@ -47,6 +47,11 @@ export function createApp(node: GpuNode): Hono<{ Variables: Variables }> {
   app.get("/v1/models", async (context) => {
     await authenticate(node, context);
     return context.json({ object: "list", data: node.modelNames.map(model) });
+  });
+  app.get("/v1/models/:name{.+}", async (context) => {
+    await authenticate(node, context);
+    checkModel(node, context.req.param("name"));
+    return context.json(model(context.req.param("name")));
   });
   app.get("/livez", (context) => context.json({ status: "ok" }));
   app.get("/readyz", (context) => {

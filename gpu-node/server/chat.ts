@@ -68,7 +68,11 @@ async function planChat(
     },
     options: {
       tokenizer: text.tokenizer,
-      parser: new OutputParser(text.tokenizer, form, startsThinking(prompt, form.think)),
+      parser: new OutputParser(text.tokenizer, {
+        form,
+        tools: request.tools,
+        reasoning: startsThinking(prompt, form.think),
+      }),
       stopTokens,
       stops: stopStrings(request),
       minTokens,

@@ -69,7 +69,7 @@ async function planCompletions(
         },
         options: {
           tokenizer: text.tokenizer,
-          parser: new OutputParser(text.tokenizer, { tools: undefined, think: undefined }),
+          parser: new OutputParser(text.tokenizer, { form: { tools: undefined, think: undefined } }),
           stopTokens,
           stops: stopStrings(request),
           minTokens,

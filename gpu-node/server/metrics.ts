@@ -9,6 +9,8 @@ const SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120];
 export interface Metrics {
   /** One answered request; `code` is the error's code, `ok` without one. */
   request(route: string, status: number, code: string): void;
+  /** A stream that had begun ended by an error; its request counts as ok. */
+  streamError(code: string): void;
   /** Seconds from request to first token. */
   firstToken(seconds: number): void;
   /** Seconds from request to end. */
@@ -26,6 +28,12 @@ export function createMetrics(status: () => EngineStatus): Metrics {
     name: "edgewise_requests_total",
     help: "HTTP requests answered",
     labelNames: ["route", "status", "code"],
+    registers,
+  });
+  const streamErrors = new Counter({
+    name: "edgewise_stream_errors_total",
+    help: "Streams that ended by an error after they had begun",
+    labelNames: ["code"],
     registers,
   });
   const tokens = new Counter({
@@ -49,6 +57,7 @@ export function createMetrics(status: () => EngineStatus): Metrics {
   engineGauges(registers, status);
   return {
     request: (route, code, error) => requests.inc({ route, status: String(code), code: error }),
+    streamError: (code) => streamErrors.inc({ code }),
     firstToken: (seconds) => first.observe(seconds),
     finished: (seconds) => whole.observe(seconds),
     usage({ promptTokens, completionTokens, cachedTokens }) {

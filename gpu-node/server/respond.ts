@@ -1,6 +1,7 @@
 // How both generation routes answer: whole or streamed, with the true status as long as nothing has been sent.
 
 import type { Context } from "hono";
+import { toApiError } from "../contract/errors.ts";
 import type { Generation, IndexedEvent } from "./generation.ts";
 import type { GpuNode } from "./node.ts";
 import type { SequenceUsage } from "./sequence.ts";
@@ -78,7 +79,11 @@ export async function respond(
   return sseResponse(next, {
     heartbeatMs: node.heartbeatMs,
     onClose: over,
-    onError: (error) => node.log("stream ended by an error", error),
+    onError: (error) => {
+      const { code } = toApiError(error);
+      node.metrics.streamError(code);
+      if (code === "internal_error") node.log("internal error", error);
+    },
   });
 }
 

@@ -2,7 +2,7 @@
 
 import type { ChatRequest } from "../contract/chat.ts";
 import { ApiError } from "../contract/errors.ts";
-import { type OutputForm, outputFormOf } from "./parse/output.ts";
+import { type OutputForm, outputFormOf } from "./parse/form.ts";
 import { type ChatTemplate, loadChatTemplate } from "./template/chat-template.ts";
 import { templateMessages, templateTools, userStrings } from "./template/variables.ts";
 import { chooseMark } from "./tokenizer/control.ts";

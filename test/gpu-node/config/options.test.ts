@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -33,6 +33,11 @@ test("flags win over the file, the file over defaults", () => {
 test("every key is a flag and stands in the help", () => {
   const help = helpText(serveOptions);
   for (const key of Object.keys(serveOptions)) assert.ok(help.includes(flagOf(key)), key);
+});
+
+test("every key stands in the README", () => {
+  const readme = readFileSync(new URL("../../../README.md", import.meta.url), "utf8");
+  for (const key of Object.keys(serveOptions)) assert.ok(readme.includes(`\`${key}\``), key);
 });
 
 test("booleans take --flag, --no-flag and --flag=false", () => {

@@ -38,6 +38,7 @@ test("an engine error after the first token is a JSON event, and no [DONE] follo
   const last = parts.at(-1) as { error: { code: string; message: string } };
   assert.deepEqual([last.error.code, last.error.message], ["kv_integrity", "it broke"]);
   assert.ok(!parts.includes("[DONE]"));
+  assert.match((await h.node.metrics.expose()).text, /edgewise_stream_errors_total\{code="kv_integrity"\} 1/);
   const whole = await h.post("/v1/chat/completions", chat);
   assert.equal(whole.status, 500);
 });

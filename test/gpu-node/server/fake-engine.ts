@@ -14,8 +14,9 @@ export interface Script {
   cachedTokens?: number;
   /** Sent instead of the group of that index. */
   error?: { at: number; event: Extract<EngineEvent, { type: "error" }> };
-  /** Waits here before the group of that index, until the request is aborted. */
+  /** Waits before the group of that index until the request is aborted, or `release` resolves. */
   hangAt?: number;
+  release?: Promise<void>;
   /** Milliseconds between groups. */
   delay?: number;
 }
@@ -51,7 +52,8 @@ export class FakeEngine implements Engine {
     });
     try {
       for (const [i, tokens] of script.groups.entries()) {
-        if (script.hangAt === i) await aborted(signal);
+        if (script.hangAt === i)
+          await Promise.race([aborted(signal), ...(script.release ? [script.release] : [])]);
         await (script.delay
           ? new Promise((resolve) => setTimeout(resolve, script.delay))
           : Promise.resolve());

@@ -89,6 +89,7 @@ test("the openai client reads whole answers, streams, tool calls, models and err
     (await client.models.list()).data.map(({ id }) => id),
     ["nano"],
   );
+  assert.equal((await client.models.retrieve("nano")).id, "nano");
   await assert.rejects(client.chat.completions.create({ model: "other", messages }), (error) => {
     assert.ok(error instanceof OpenAI.NotFoundError);
     assert.deepEqual([error.code, error.param], ["model_not_found", "model"]);

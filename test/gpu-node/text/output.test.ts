@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { OutputParser, outputFormOf, type Piece } from "../../../gpu-node/text/parse/output.ts";
+import { outputFormOf } from "../../../gpu-node/text/parse/form.ts";
+import { OutputParser, type Piece } from "../../../gpu-node/text/parse/output.ts";
 import { createTiktoken, parseRanks } from "../../../gpu-node/text/tokenizer/tiktoken.ts";
 import { ids, mark, text } from "../server/harness.ts";
 
@@ -10,7 +11,17 @@ const CALL = mark("<|tool_call_begin|>");
 const ARGUMENTS = mark("<|tool_call_argument_begin|>");
 const DONE = mark("<|tool_call_end|>");
 
-function parse(tokens: number[], parser = new OutputParser(text.tokenizer, text.form)) {
+/** A byte vocabulary with the given added tokens from id 256 on. */
+function bytesAnd(...added: string[]) {
+  const file = Array.from(
+    { length: 256 },
+    (_, byte) => `${Buffer.from([byte]).toString("base64")} ${byte}`,
+  ).join("\n");
+  const entries = added.map((content, i) => [256 + i, { content, special: false }]);
+  return createTiktoken(parseRanks(file), { added_tokens_decoder: Object.fromEntries(entries) });
+}
+
+function parse(tokens: number[], parser = new OutputParser(text.tokenizer, { form: text.form })) {
   const pieces: Piece[] = [...tokens.flatMap((token) => parser.push(token)), ...parser.finish()];
   let content = "";
   const calls: { id: string; name: string; arguments: string }[] = [];
@@ -76,7 +87,7 @@ test("markers spelled in ordinary tokens are text", () => {
 });
 
 test("without tools in the form, markers are shown as the text they are", () => {
-  const parser = new OutputParser(text.tokenizer, { tools: undefined, think: undefined });
+  const parser = new OutputParser(text.tokenizer, { form: { tools: undefined, think: undefined } });
   assert.deepEqual(parse([BEGIN, ...ids("x")], parser), {
     content: "<|tool_calls_section_begin|>x",
     calls: [],
@@ -84,33 +95,83 @@ test("without tools in the form, markers are shown as the text they are", () => 
 });
 
 test("a header that never ends does not grow without bound", () => {
-  const parser = new OutputParser(text.tokenizer, text.form);
+  const parser = new OutputParser(text.tokenizer, { form: text.form });
   for (const token of [BEGIN, CALL, ...ids("x".repeat(100_000))]) assert.deepEqual(parser.push(token), []);
   const [start] = parser.push(ARGUMENTS);
   assert.ok(start.kind === "tool_start" && start.name.length <= 2048);
 });
 
-test("reasoning is what lies between think tags, opened by the model or by the prompt", () => {
-  const file = Array.from(
-    { length: 256 },
-    (_, byte) => `${Buffer.from([byte]).toString("base64")} ${byte}`,
-  ).join("\n");
-  const tokenizer = createTiktoken(parseRanks(file), {
-    added_tokens_decoder: {
-      256: { content: "<think>", special: false },
-      257: { content: "</think>", special: false },
-    },
-  });
+test("reasoning is what lies between think tags, opened by the model or by the prompt, white space at tags left out", () => {
+  const tokenizer = bytesAnd("<think>", "</think>");
   const form = outputFormOf(tokenizer);
-  const run = (tokens: number[], open: boolean) => {
-    const parser = new OutputParser(tokenizer, form, open);
+  const run = (tokens: number[], reasoning: boolean) => {
+    const parser = new OutputParser(tokenizer, { form, reasoning });
     return [...tokens.flatMap((token) => parser.push(token)), ...parser.finish()];
   };
-  const [a, b] = ["a".charCodeAt(0), "b".charCodeAt(0)];
+  const [a, b, line] = [..."ab\n"].map((character) => character.charCodeAt(0));
   const expected = [
     { kind: "reasoning", text: "a" },
     { kind: "content", text: "b" },
+    { kind: "content", text: "\n" },
   ];
-  assert.deepEqual(run([256, a, 257, b], false), expected);
-  assert.deepEqual(run([a, 257, b], true), expected);
+  assert.deepEqual(run([256, line, a, 257, line, line, b, line], false), expected);
+  assert.deepEqual(run([line, a, 257, b, line], true), expected);
+});
+
+test("calls in blocks: Qwen's JSON and GLM's pairs, typed by the tool's schema", () => {
+  const tokenizer = bytesAnd(
+    "<tool_call>",
+    "</tool_call>",
+    "<arg_key>",
+    "</arg_key>",
+    "<arg_value>",
+    "</arg_value>",
+  );
+  const form = outputFormOf(tokenizer);
+  const parameters = { properties: { zip: { type: "string" }, days: { type: "integer" } } };
+  const tools = [
+    {
+      type: "function" as const,
+      function: { name: "f", description: undefined, parameters, strict: undefined },
+    },
+  ];
+  const run = (...parts: (string | number)[]) =>
+    parse(
+      parts.flatMap((part) => (typeof part === "string" ? tokenizer.encodeText(part) : [part])),
+      new OutputParser(tokenizer, { form, tools }),
+    );
+  const shape = ({ content, calls }: ReturnType<typeof parse>) => [
+    content,
+    ...calls.map((call) => `${call.name} ${call.arguments}`),
+  ];
+  const [OPEN, CLOSE, KEY, KEY_END, VALUE, VALUE_END] = [256, 257, 258, 259, 260, 261];
+  const qwen = '\n{"name": "f", "arguments": {"zip": "01", "days": 2}}\n';
+  const both = run("Look: ", OPEN, qwen, CLOSE, "\n", OPEN, '{"name": "g"}', CLOSE);
+  assert.deepEqual(shape(both), ["Look: ", 'f {"zip":"01","days":2}', "g {}"]);
+  assert.equal(new Set(both.calls.map(({ id }) => id)).size, 2);
+  const glm = [
+    OPEN,
+    "f\n",
+    KEY,
+    "zip",
+    KEY_END,
+    "\n",
+    VALUE,
+    " 01 ",
+    VALUE_END,
+    KEY,
+    "days",
+    KEY_END,
+    VALUE,
+    "2",
+    VALUE_END,
+    CLOSE,
+  ];
+  assert.deepEqual(shape(run(...glm)), ["", 'f {"zip":" 01 ","days":2}']);
+  assert.deepEqual(shape(run(OPEN, "now", CLOSE)), ["", "now {}"]);
+  assert.deepEqual(shape(run(OPEN, '{"name": "f", "argu')), ['<tool_call>{"name": "f", "argu']);
+  assert.deepEqual(shape(run(OPEN, "f", KEY, "__proto__", KEY_END, VALUE, "1", VALUE_END, CLOSE)), [
+    "",
+    'f {"__proto__":1}',
+  ]);
 });
