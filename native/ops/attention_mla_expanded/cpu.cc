@@ -1,18 +1,14 @@
 // Per row the cheaper of two forms, by its own lengths: rows with many new tokens project the context up, a chunk of
 // 256 tokens at a time, and attend to the chunk with all their queries; rows with few (decode rows among others)
 // absorb the projection into their queries and outputs and run as attention_mla does.
-//
-//   of a chunk    keys_up   [heads, nope, 256]   transposed, so that scores are outer products
-//                 rope      [R, 256]             shared by the heads
-//                 values_up [heads, 256, v]
 #include "ops/attention_mla_expanded/op.h"
 
 #include "core/attention_paged.h"
+#include "ops/attention_mla_expanded/chunk_bf16.h"
+#include "ops/attention_mla_expanded/chunk_f32.h"
 
 namespace edgewise::EDGEWISE_ISA {
 namespace {
-
-constexpr int64_t kChunk = 256, kStrip = 64;
 
 // Multiply-adds of both forms, per head.
 bool absorbing_is_cheaper(const AttentionMlaExpanded& p, const KvRow& row) {
@@ -29,7 +25,7 @@ class ExpandedKernel {
  public:
   ExpandedKernel(const AttentionMlaExpanded& p, Context& context)
       : p_(p), context_(context), heads_(p.heads()), L_(p.latent_dim()), R_(p.rope_dim()), nope_(p.nope_dim()),
-        v_(p.v_dim()), ld_v_(padded(v_)), ld_latent_(padded(L_ + R_)) {}
+        v_(p.v_dim()), ld_v_(padded(v_)) {}
 
   void run() {
     const int64_t count = p_.rows.count();
@@ -48,36 +44,35 @@ class ExpandedKernel {
       }
     }
     if (longest + absorbed_tokens == 0) return;
-    widen_projection();
     if (absorbed_count > 0) run_absorbed(absorbed, query_begin, absorbed_count, absorbed_tokens);
     if (longest == 0) return;
-    allocate(longest);
-    for (int64_t r = 0; r < count; ++r)
-      if (rows[r].live && !absorbing_is_cheaper(p_, rows[r])) run_expanded(rows[r]);
+    out_ = scratch_floats(context_, longest * heads_ * ld_v_);
+    state_ = static_cast<SoftmaxState*>(context_.scratch(longest * heads_ * sizeof(SoftmaxState)));
+#if defined(__AVX512BF16__)
+    if constexpr (std::is_same_v<Act, bf16>)
+      if (p_.kv_up.dtype == DType::bf16) {
+        ChunkBf16 chunk(p_, context_);
+        return run_expanded(rows, count, chunk);
+      }
+#endif
+    ChunkF32<Act> chunk(p_, projection(), context_);
+    run_expanded(rows, count, chunk);
   }
 
  private:
-  float* floats(int64_t n) { return static_cast<float*>(context_.scratch(std::max<int64_t>(1, n) * sizeof(float))); }
-
-  // ---- the projection ----
-
-  void widen_projection() {
+  // kv_up as f32, widened once per call.
+  const float* projection() {
     const int64_t lines = heads_ * (nope_ + v_);
-    if (p_.kv_up.dtype == DType::f32) {
-      up_ = p_.kv_up.data<float>();
-      return;
-    }
-    float* up = floats(lines * L_);
+    if (up_) return up_;
+    if (p_.kv_up.dtype == DType::f32) return up_ = p_.kv_up.template data<float>();
+    float* up = scratch_floats(context_, lines * L_);
     context_.parallel_for(lines, 64, [&](int64_t begin, int64_t end, int) {
       const int64_t at = begin * L_, n = (end - begin) * L_;
-      if (p_.kv_up.dtype == DType::bf16) widen_row(p_.kv_up.data<bf16>() + at, n, 1.0f, up + at);
-      else widen_row(p_.kv_up.data<f16>() + at, n, 1.0f, up + at);
+      if (p_.kv_up.dtype == DType::bf16) widen_row(p_.kv_up.template data<bf16>() + at, n, 1.0f, up + at);
+      else widen_row(p_.kv_up.template data<f16>() + at, n, 1.0f, up + at);
     });
-    up_ = up;
+    return up_ = up;
   }
-
-  const float* keys_projection(int64_t head) const { return up_ + head * (nope_ + v_) * L_; }
-  const float* values_projection(int64_t head) const { return keys_projection(head) + nope_ * L_; }
 
   const Act* query(int64_t token, int64_t head) const {
     return p_.q.template data<Act>() + token * p_.q.stride[0] + head * p_.q.stride[1];
@@ -95,9 +90,10 @@ class ExpandedKernel {
 
   void run_absorbed(const KvRow* rows, const int64_t* query_begin, int64_t count, int64_t tokens) {
     const int64_t width = L_ + R_, ld_nope = padded(nope_), strips = (tokens + kStrip - 1) / kStrip;
-    float* q = floats(tokens * heads_ * width);
-    float* out = floats(tokens * heads_ * L_);
-    float* memory = floats(context_.workers() * kStrip * (ld_nope + ld_v_));
+    const float* up = projection();
+    float* q = scratch_floats(context_, tokens * heads_ * width);
+    float* out = scratch_floats(context_, tokens * heads_ * L_);
+    float* memory = scratch_floats(context_, context_.workers() * kStrip * (ld_nope + ld_v_));
     auto* token_of = static_cast<int64_t*>(context_.scratch(tokens * sizeof(int64_t)));
     for (int64_t r = 0; r < count; ++r)
       for (int64_t t = 0; t < rows[r].count; ++t) token_of[query_begin[r] + t] = rows[r].begin + t;
@@ -112,7 +108,7 @@ class ExpandedKernel {
           widen_row(from, nope_, 1.0f, nope + t * ld_nope);
           for (int64_t d = 0; d < R_; ++d) to[t * heads_ * width + L_ + d] = widen(from[nope_ + d]);
         }
-        multiply(nope, ld_nope, keys_projection(head), L_, to, heads_ * width, n, L_, nope_, false);
+        multiply(nope, ld_nope, up + head * (nope_ + v_) * L_, L_, to, heads_ * width, n, L_, nope_, false);
       }
     });
 
@@ -138,7 +134,8 @@ class ExpandedKernel {
       float* values = memory + worker * kStrip * (ld_nope + ld_v_);
       for (int64_t i = begin; i < end; ++i) {
         const int64_t head = i / strips, first = i % strips * kStrip, n = std::min(kStrip, tokens - first);
-        dot_rows(out + (first * heads_ + head) * L_, heads_ * L_, values_projection(head), L_, values, ld_v_, n, v_, L_);
+        const float* values_up = up + (head * (nope_ + v_) + nope_) * L_;
+        dot_rows(out + (first * heads_ + head) * L_, heads_ * L_, values_up, L_, values, ld_v_, n, v_, L_);
         for (int64_t t = 0; t < n; ++t) write(token_of[first + t], head, values + t * ld_v_, 1.0f);
       }
     });
@@ -157,30 +154,28 @@ class ExpandedKernel {
 
   // ---- rows with many new tokens ----
 
-  void allocate(int64_t longest) {
-    latents_ = floats(kChunk * ld_latent_);
-    keys_up_ = floats(heads_ * nope_ * kChunk);
-    rope_ = floats(R_ * kChunk);
-    values_up_ = floats(heads_ * kChunk * ld_v_);
-    out_ = floats(longest * heads_ * ld_v_);
-    state_ = static_cast<SoftmaxState*>(context_.scratch(longest * heads_ * sizeof(SoftmaxState)));
-    per_worker_ = kBlockQueries * (padded(nope_) + padded(R_) + kChunk);
-    memory_ = floats(context_.workers() * per_worker_);
-    std::memset(values_up_, 0, heads_ * kChunk * ld_v_ * sizeof(float));  // v beyond its dims stays zero
+  template <class Chunk>
+  void run_expanded(const KvRow* rows, int64_t count, Chunk& chunk) {
+    for (int64_t r = 0; r < count; ++r)
+      if (rows[r].live && !absorbing_is_cheaper(p_, rows[r])) run_row(rows[r], chunk);
   }
 
-  void run_expanded(const KvRow& row) {
+  template <class Chunk>
+  void run_row(const KvRow& row, Chunk& chunk) {
     const int64_t context = row.past + row.count, blocks = (row.count + kBlockQueries - 1) / kBlockQueries;
     std::memset(out_, 0, row.count * heads_ * ld_v_ * sizeof(float));
     std::fill(state_, state_ + row.count * heads_, SoftmaxState{});
     for (int64_t first = 0; first < context; first += kChunk) {
       const int64_t n = std::min(kChunk, context - first);
-      expand(row, first, n);
-      // Blocks that end before the chunk see nothing of it.
+      chunk.expand(row, first, n);
+      // Blocks that end before the chunk see nothing of it; the others from the last one on, which sees most.
       const int64_t skipped = std::max<int64_t>(0, first - row.past) / kBlockQueries;
       context_.parallel_for(heads_ * (blocks - skipped), 1, [&](int64_t begin, int64_t end, int worker) {
-        for (int64_t i = begin; i < end; ++i)
-          attend_block(row, first, n, i % heads_, blocks - 1 - i / heads_, memory_ + worker * per_worker_);
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t head = i % heads_, token = (blocks - 1 - i / heads_) * kBlockQueries, at = head * row.count + token;
+          chunk.attend(row, first, n,
+                       {head, token, std::min(kBlockQueries, row.count - token), out_ + at * ld_v_, state_ + at}, worker);
+        }
       });
     }
     context_.parallel_for(row.count, 32, [&](int64_t begin, int64_t end, int) {
@@ -192,62 +187,12 @@ class ExpandedKernel {
     });
   }
 
-  void expand(const KvRow& row, int64_t first, int64_t n) {
-    const KvStream stream{&p_.pool, 0, p_.scale, &p_.latent, 0, L_ + R_};
-    context_.parallel_for(n, kStrip, [&](int64_t begin, int64_t end, int) {
-      load_tile<Act>(stream, row, first + begin, end - begin, latents_ + begin * ld_latent_, ld_latent_);
-      for (int64_t t = begin; t < end; ++t)
-        for (int64_t d = 0; d < R_; ++d) rope_[d * kChunk + t] = latents_[t * ld_latent_ + L_ + d];
-    });
-    const int64_t key_strips = (nope_ + kStrip - 1) / kStrip, value_strips = (n + kStrip - 1) / kStrip;
-    const int64_t strips = key_strips + value_strips, wide = (n + 3) / 4 * 4;
-    context_.parallel_for(heads_ * strips, 1, [&](int64_t begin, int64_t end, int) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t head = i / strips, strip = i % strips;
-        if (strip < key_strips) {
-          const int64_t d = strip * kStrip, rows = std::min(kStrip, nope_ - d);
-          dot_rows(keys_projection(head) + d * L_, L_, latents_, ld_latent_, keys_up_ + (head * nope_ + d) * kChunk,
-                   kChunk, rows, wide, L_);
-        } else {
-          const int64_t t = (strip - key_strips) * kStrip, rows = std::min(kStrip, n - t);
-          dot_rows(latents_ + t * ld_latent_, ld_latent_, values_projection(head), L_,
-                   values_up_ + (head * kChunk + t) * ld_v_, ld_v_, rows, v_, L_);
-        }
-      }
-    });
-  }
-
-  void attend_block(const KvRow& row, int64_t first, int64_t n, int64_t head, int64_t block, float* memory) {
-    const int64_t token = block * kBlockQueries, queries = std::min(kBlockQueries, row.count - token);
-    const int64_t seen = std::min(n, row.past + token + queries - first);
-    if (seen <= 0) return;
-    const int64_t wide = padded(seen), ld_nope = padded(nope_), ld_rope = padded(R_);
-    float *nope = memory, *rope = nope + kBlockQueries * ld_nope, *scores = rope + kBlockQueries * ld_rope;
-    for (int64_t i = 0; i < queries; ++i) {
-      const Act* q = query(row.begin + token + i, head);
-      widen_row(q, nope_, p_.softmax_scale, nope + i * ld_nope);
-      widen_row(q + nope_, R_, p_.softmax_scale, rope + i * ld_rope);
-    }
-    multiply(nope, ld_nope, keys_up_ + head * nope_ * kChunk, kChunk, scores, kChunk, queries, wide, nope_, false);
-    multiply(rope, ld_rope, rope_, kChunk, scores, kChunk, queries, wide, R_, true);
-    float* out = out_ + (head * row.count + token) * ld_v_;
-    SoftmaxState* state = state_ + head * row.count + token;
-    for (int64_t i = 0; i < queries; ++i) {
-      const int64_t visible = std::min(n, row.past + token + i + 1 - first);
-      const float shrink = fold_scores(scores + i * kChunk, visible, wide, state[i]);
-      if (shrink != 1.0f) scale_row(out + i * ld_v_, ld_v_, shrink);
-    }
-    multiply(scores, kChunk, values_up_ + head * kChunk * ld_v_, ld_v_, out, ld_v_, queries, ld_v_, seen, true);
-  }
-
   const AttentionMlaExpanded& p_;
   Context& context_;
-  const int64_t heads_, L_, R_, nope_, v_, ld_v_, ld_latent_;
+  const int64_t heads_, L_, R_, nope_, v_, ld_v_;
   const float* up_ = nullptr;
-  float *latents_ = nullptr, *keys_up_ = nullptr, *rope_ = nullptr, *values_up_ = nullptr, *out_ = nullptr;
-  float* memory_ = nullptr;
-  int64_t per_worker_ = 0;
-  SoftmaxState* state_ = nullptr;
+  float* out_ = nullptr;           // [heads, row.count, ld_v]
+  SoftmaxState* state_ = nullptr;  // [heads, row.count]
 };
 
 void attention_mla_expanded_cpu(const AttentionMlaExpanded& p, Context& context) {
