@@ -56,7 +56,7 @@ export async function main(argv: string[]): Promise<number> {
 function logits(options: EvalOptions): number {
   if (!options.golden) throw new UsageError("eval logits needs --golden FILE.safetensors");
   const golden = readGolden(options.golden);
-  const report = withRunner(options, golden.tokens.length, (runner, chunk) => ({
+  const report = withRunner(options, golden.tokens, 0, (runner, chunk) => ({
     ...evaluateLogits(runner, golden, chunk),
     chunk,
     ...precision(options),
@@ -69,7 +69,7 @@ function greedy(options: EvalOptions): number {
   const path = options.golden ?? join(options.model, "golden.json");
   const golden = readGreedyGolden(path);
   const prompt = readGoldenTokens(join(dirname(path), "golden.safetensors"));
-  const report = withRunner(options, prompt.length + golden.continuation.length, (runner, chunk) => ({
+  const report = withRunner(options, prompt, golden.continuation.length, (runner, chunk) => ({
     ...evaluateGreedy(runner, prompt, golden, Math.min(chunk, prompt.length)),
     chunk: Math.min(chunk, prompt.length),
     ...precision(options),
@@ -78,12 +78,14 @@ function greedy(options: EvalOptions): number {
   return report.match ? 0 : 1;
 }
 
-/** Opens the model for one sequence of `length` tokens, and closes it whatever happens. */
+/** Opens the model for `tokens` and `more` behind them, and closes it whatever happens. */
 function withRunner<T>(
   options: EvalOptions,
-  length: number,
+  tokens: Int32Array,
+  more: number,
   body: (runner: ModelRunner, chunk: number) => T,
 ): T {
+  const length = tokens.length + more;
   const chunk = Math.min(options.chunk ?? (options.kv.startsWith("fp8") ? 1 : length), length);
   const settings: ModelRunnerOptions = {
     kind: "model",
@@ -104,6 +106,10 @@ function withRunner<T>(
     if (length > runner.limits.maxLen) {
       throw new UsageError(`${length} tokens are more than the model's ${runner.limits.maxLen} positions`);
     }
+    const { vocab } = runner.limits;
+    const foreign = tokens.find((token) => token < 0 || token >= vocab);
+    if (foreign !== undefined)
+      throw new RangeError(`input_ids: ${foreign} is none of the model's ${vocab} tokens`);
     return body(runner, chunk);
   } finally {
     runner.dispose();

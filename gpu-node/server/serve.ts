@@ -17,6 +17,7 @@ import { helpText, UsageError } from "../options.ts";
 import { loadModelText, type ModelText } from "../text/model-text.ts";
 import { Prompts } from "../text/prompts.ts";
 import { TokenizerFileError } from "../text/tokenizer/tokenizer.ts";
+import { progressBar } from "../weights/progress.ts";
 import { createApp } from "./app.ts";
 import { Generations } from "./generation.ts";
 import { listen } from "./listen.ts";
@@ -83,11 +84,19 @@ export async function main(argv: string[]): Promise<number> {
 /** One line when the model is loaded. A failure is reported by the engine itself and ends the process. */
 function announce(engine: EngineClient, log: (message: string) => void): void {
   const began = Date.now();
-  engine.ready().then(
-    () =>
-      log(`ready after ${((Date.now() - began) / 1000).toFixed(1)} s, context ${engine.maxModelLen} tokens`),
-    () => {},
-  );
+  const draw = progressBar(process.stderr, "loading");
+  const timer = setInterval(() => draw(engine.status().progress), 100);
+  engine
+    .ready()
+    .then(
+      () => {
+        draw(1);
+        const seconds = ((Date.now() - began) / 1000).toFixed(1);
+        log(`ready after ${seconds} s, context ${engine.maxModelLen} tokens`);
+      },
+      () => {},
+    )
+    .finally(() => clearInterval(timer));
 }
 
 function modelFolder(model: string | undefined): string {
