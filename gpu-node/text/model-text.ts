@@ -7,7 +7,7 @@ import { type ChatTemplate, loadChatTemplate } from "./template/chat-template.ts
 import { templateMessages, templateTools, userStrings } from "./template/variables.ts";
 import { chooseMark } from "./tokenizer/control.ts";
 import { loadTokenizer, readJson } from "./tokenizer/load.ts";
-import type { Tokenizer } from "./tokenizer/tokenizer.ts";
+import { type Tokenizer, tokenName } from "./tokenizer/tokenizer.ts";
 
 /** What to do with a control token spelled in user text: refuse the request, or take it as the text it is. */
 export type ControlPolicy = "refuse" | "text";
@@ -130,13 +130,6 @@ function refuseHopeless(tokenizer: Tokenizer, text: string, param: string, maxTo
 /** push(...) would overflow the stack at 1e5 ids. */
 function append(ids: number[], more: number[]): void {
   for (const id of more) ids.push(id);
-}
-
-function tokenName(value: unknown): string {
-  if (typeof value === "string") return value;
-  return typeof value === "object" && value !== null
-    ? String((value as { content?: unknown }).content ?? "")
-    : "";
 }
 
 /** generation_config.json first, then config.json (text_config of multimodal ones), then the tokenizer's. */

@@ -4,13 +4,20 @@
 import { Tokenizer as Library } from "@huggingface/tokenizers";
 import { byteLevelBytes, TokenBytes } from "./bytes.ts";
 import { ControlTokens, isControl } from "./control.ts";
-import { type AddedToken, readAddedToken, type Tokenizer, TokenizerFileError } from "./tokenizer.ts";
+import {
+  type AddedToken,
+  readAddedToken,
+  type Tokenizer,
+  TokenizerFileError,
+  tokenName,
+} from "./tokenizer.ts";
 
 interface TokenizerJson {
   added_tokens?: (AddedToken & Record<string, unknown>)[];
   model?: { type?: string; vocab?: Record<string, number>; merges?: unknown[] };
   decoder?: unknown;
   pre_tokenizer?: unknown;
+  post_processor?: unknown;
 }
 
 /** Keys that the library insists on and files may leave out. */
@@ -47,16 +54,24 @@ export function createHuggingFace(json: TokenizerJson, config: Record<string, un
     config,
   );
   return {
-    size: 1 + Math.max(...Object.values(vocabulary).concat(added.map(({ id }) => id))),
+    size: sizeOf(vocabulary, added),
     control,
     bytes: readBytes(vocabulary, added),
-    prefix: readPrefix(json, config),
+    prefix: readPrefix(json, config, control),
     encodeText(text) {
       if (text === "") return [];
       const { ids } = plain.encode(text.toWellFormed(), { add_special_tokens: false });
       return ids;
     },
   };
+}
+
+/** One more than the largest id. A real vocabulary is too long to spread into Math.max. */
+function sizeOf(vocabulary: Record<string, number>, added: AddedToken[]): number {
+  let largest = -1;
+  for (const id of Object.values(vocabulary)) largest = Math.max(largest, id);
+  for (const { id } of added) largest = Math.max(largest, id);
+  return largest + 1;
 }
 
 /** Some files list added tokens in the vocabulary too, where `ignore_merges` would find them. */
@@ -74,11 +89,25 @@ function readBytes(vocabulary: Record<string, number>, added: AddedToken[]): Tok
   return new TokenBytes(bytes);
 }
 
-/** What the file's own post processor puts before a text, e.g. `<|begin_of_text|>`. */
-function readPrefix(json: TokenizerJson, config: Record<string, unknown>): number[] {
-  const full = new Library({ ...OPTIONAL, ...json }, config);
-  const { ids } = full.encode("a", { add_special_tokens: true });
-  const bare = full.encode("a", { add_special_tokens: false }).ids;
-  const at = ids.indexOf(bare[0]);
-  return at > 0 ? ids.slice(0, at) : [];
+interface PostProcessor {
+  type?: string;
+  processors?: PostProcessor[];
+  single?: { SpecialToken?: { id: string }; Sequence?: unknown }[];
+  special_tokens?: Record<string, { ids?: number[] }>;
+}
+
+/** What the file's post processor puts before a text, e.g. `<|begin_of_text|>`; or BOS where the config asks for it. */
+function readPrefix(json: TokenizerJson, config: Record<string, unknown>, control: ControlTokens): number[] {
+  const root = (json.post_processor ?? {}) as PostProcessor;
+  const prefix: number[] = [];
+  for (const processor of [root, ...(root.processors ?? [])]) {
+    if (processor.type !== "TemplateProcessing") continue;
+    for (const item of processor.single ?? []) {
+      if (item.SpecialToken === undefined) break;
+      prefix.push(...(processor.special_tokens?.[item.SpecialToken.id]?.ids ?? []));
+    }
+  }
+  if (prefix.length > 0 || config.add_bos_token !== true) return prefix;
+  const bos = control.byContent.get(tokenName(config.bos_token));
+  return bos === undefined ? [] : [bos.id];
 }

@@ -4,7 +4,13 @@
 import { encodePiece, type Ranks } from "./bpe.ts";
 import { TokenBytes } from "./bytes.ts";
 import { ControlTokens } from "./control.ts";
-import { type AddedToken, readAddedToken, type Tokenizer, TokenizerFileError } from "./tokenizer.ts";
+import {
+  type AddedToken,
+  readAddedToken,
+  type Tokenizer,
+  TokenizerFileError,
+  tokenName,
+} from "./tokenizer.ts";
 
 /** Ids after the base vocabulary that Kimi keeps for special tokens; those not listed are placeholders. */
 const RESERVED = 256;
@@ -61,7 +67,7 @@ export function createTiktoken(ranks: Ranks, config: Record<string, unknown>): T
   const bytes: Uint8Array[] = [];
   for (const [token, id] of ranks) bytes[id] = Buffer.from(token, "latin1");
   for (const token of added) if (!token.special) bytes[token.id] = Buffer.from(token.content);
-  const bos = added.find(({ content }) => content === config.bos_token);
+  const bos = added.find(({ content }) => content === tokenName(config.bos_token));
   return {
     size: base + RESERVED,
     control: new ControlTokens(added),

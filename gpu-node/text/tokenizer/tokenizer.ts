@@ -47,3 +47,11 @@ export function readAddedToken(id: number, value: unknown): AddedToken {
     rstrip: token.rstrip === true,
   };
 }
+
+/** `bos_token` and the like in tokenizer_config.json: text, an added token, or nothing (""). */
+export function tokenName(value: unknown): string {
+  if (typeof value === "string") return value;
+  return typeof value === "object" && value !== null
+    ? String((value as { content?: unknown }).content ?? "")
+    : "";
+}

@@ -67,6 +67,34 @@ test("vocabulary entries that spell a control token are not found either", () =>
   assert.ok(!tokenizer.encodeText("<|end|>").includes(300));
 });
 
+test("a vocabulary of real size loads, and the file's own post processor gives the BOS token", () => {
+  const vocab = byteVocabulary();
+  for (let i = 0; i < 200_000; i++) vocab[`!${i}`] = 94 + i;
+  const json = {
+    added_tokens: [{ id: 200_094, content: "<|begin|>", special: true, lstrip: false, rstrip: false }],
+    model: { type: "BPE", vocab, merges: [] },
+    pre_tokenizer: { type: "ByteLevel", add_prefix_space: false, use_regex: false },
+    decoder: { type: "ByteLevel" },
+    post_processor: {
+      type: "Sequence",
+      processors: [
+        {
+          type: "TemplateProcessing",
+          single: [{ SpecialToken: { id: "<|begin|>", type_id: 0 } }, { Sequence: { id: "A", type_id: 0 } }],
+          special_tokens: { "<|begin|>": { id: "<|begin|>", ids: [200_094], tokens: ["<|begin|>"] } },
+        },
+      ],
+    },
+  };
+  const tokenizer = createHuggingFace(json, {});
+  assert.deepEqual([tokenizer.size, tokenizer.prefix], [200_095, [200_094]]);
+  const bare = createHuggingFace(
+    { ...json, post_processor: null },
+    { add_bos_token: true, bos_token: { content: "<|begin|>" } },
+  );
+  assert.deepEqual(bare.prefix, [200_094]);
+});
+
 test("a character split over tokens comes out whole, broken bytes as U+FFFD", () => {
   const bytes = Buffer.from("é😀");
   const detokenizer = new Detokenizer();
