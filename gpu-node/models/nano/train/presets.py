@@ -47,7 +47,7 @@ PRESETS = {
         shares={"books": 0.06, "story": 0.05, "talk": 0.01, "recall": 0.30, "multiple choice": 0.10, "copy": 0.12, "tool call": 0.12,
                 "sort": 0.08, "count": 0.03, "sum": 0.05, "difference": 0.05, "product": 0.02, "word problem": 0.05},
         longest={"recall": 13_000, "copy": 330},
-        total_seconds=900, matrix_lr=4e-3, adam_lr=4e-3, warmup=0.02, decay_from=0.55, balance_rate=1e-3, book_weight=0.5,
+        total_seconds=840, matrix_lr=4e-3, adam_lr=4e-3, warmup=0.02, decay_from=0.55, balance_rate=1e-3, book_weight=0.5,
         workers=8, compile=True, report_every=10, probe_every=60, probed=100),
     "cpu": Preset(
         plan=cpu_plan,
