@@ -31,6 +31,9 @@ export interface LoadOptions {
   onProgress?: (bytes: number) => void;
 }
 
+/** A config with absurd counts must end in an error, not in a list that fills the memory. */
+const MAX_MISSING = 10_000;
+
 export class WeightLoader {
   readonly #checkpoint: Checkpoint;
   readonly #memory: WeightMemory;
@@ -133,13 +136,14 @@ export class WeightLoader {
     const unexpected = [...this.#checkpoint.tensors.keys()].filter(
       (name) => !this.#used.has(name) && !ignored(name),
     );
-    const problems = [
-      ...[...this.#missing].map((name) => `missing tensor ${name}`),
-      ...this.#misfits,
-      ...unexpected.map((name) => `unexpected tensor ${name}`),
-    ];
-    if (problems.length === 0) return;
-    throw new CheckpointError("wrong_tensors", this.#checkpoint.dir, problems.join("\n  "));
+    if (this.#missing.size + this.#misfits.length + unexpected.length === 0) return;
+    throw this.#error(unexpected.map((name) => `unexpected tensor ${name}`));
+  }
+
+  #error(more: string[]): CheckpointError {
+    const missing = [...this.#missing].map((name) => `missing tensor ${name}`);
+    const problems = [...missing, ...this.#misfits, ...more];
+    return new CheckpointError("wrong_tensors", this.#checkpoint.dir, problems.join("\n  "));
   }
 
   #find(name: string): StoredTensor | null {
@@ -147,6 +151,7 @@ export class WeightLoader {
     const stored = this.#checkpoint.tensors.get(full);
     if (!stored) {
       this.#missing.add(full);
+      if (this.#missing.size === MAX_MISSING) throw this.#error(["...: stopped looking for more"]);
       return null;
     }
     if (!this.#used.has(full)) {

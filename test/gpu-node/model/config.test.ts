@@ -193,3 +193,29 @@ test("numbers that are missing, huge, negative, fractional or not numbers name t
   refused("[]", "bad_config", /not a JSON object/);
   refused('{"architectures":', "bad_config", /config.json/);
 });
+
+test("any value under any key gives a spec or a CheckpointError, never another exception", () => {
+  const odd = [null, 0, -1, 1.5, 1e300, 2 ** 31, "x", "", [], [1e300], [null], {}, { type: 5 }, true, false];
+  const outcomes = { spec: 0, refused: 0 };
+  const attempt = (config: object) => {
+    try {
+      parse(config);
+      outcomes.spec++;
+    } catch (error) {
+      assert.ok(error instanceof CheckpointError, `${JSON.stringify(config)}: ${error}`);
+      outcomes.refused++;
+    }
+  };
+  for (const config of Object.values(PUBLISHED)) {
+    for (const value of odd) {
+      for (const key of [...Object.keys(config), "layer_types", "mlp_layer_types", "compression_config"]) {
+        attempt({ ...config, [key]: value });
+      }
+      for (const [key, inner] of Object.entries(config)) {
+        if (typeof inner !== "object" || inner === null || Array.isArray(inner)) continue;
+        for (const nested of Object.keys(inner)) attempt({ ...config, [key]: { ...inner, [nested]: value } });
+      }
+    }
+  }
+  assert.ok(outcomes.spec > 100 && outcomes.refused > 100, JSON.stringify(outcomes));
+});

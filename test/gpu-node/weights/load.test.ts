@@ -78,6 +78,24 @@ test("one error names every missing, misshapen and unexpected tensor", () => {
   );
 });
 
+test("a config with absurd counts ends in an error that stops listing", () => {
+  const dir = join(root, String(made++));
+  writeCheckpoint(dir, FP8);
+  const absurd = {
+    num_hidden_layers: 1024,
+    n_routed_experts: 4095,
+    hidden_size: 1 << 20,
+    vocab_size: 1 << 24,
+  };
+  writeFileSync(join(dir, "config.json"), JSON.stringify({ ...FP8.config, ...absurd }));
+  refused(
+    () => open(dir),
+    "wrong_tensors",
+    /missing tensor .*stopped looking/s,
+    /embed_tokens\.weight: shape/,
+  );
+});
+
 test("rotary frequencies and the draft layer behind the last one may be there", () => {
   load(FP8, {
     alter(files) {
