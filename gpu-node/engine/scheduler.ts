@@ -9,6 +9,7 @@
 // in flight are dropped (apply.ts); the sampler gives the same token again, as it depends on seed and position only.
 import type { GenerateRequest } from "../contract/engine.ts";
 import { PAGE_TOKENS } from "../kv/format.ts";
+import { requestFault } from "./admission.ts";
 import { type PlanLimits, PlanWriter } from "./plan.ts";
 import { EngineRequest } from "./request.ts";
 import { type SequenceEvents, Sequences } from "./sequences.ts";
@@ -33,6 +34,7 @@ export interface SchedulerOptions {
 export class Scheduler {
   readonly sequences: Sequences;
   readonly #options: SchedulerOptions;
+  readonly #vocab: number;
   readonly #records: StepRecord[] = [];
   readonly #writers: PlanWriter[] = [];
   readonly #extend: EngineRequest[] = [];
@@ -52,6 +54,7 @@ export class Scheduler {
       throw new RangeError(`maxBatchTokens is ${maxBatchTokens}, it can be ${range}`);
     }
     this.#options = options;
+    this.#vocab = limits.vocab;
     this.sequences = new Sequences(limits, events, options.prefixCache !== false, options.prefixSecret);
     for (let i = 0; i < depth; i++) {
       this.#records.push(new StepRecord(limits.maxRows));
@@ -65,21 +68,13 @@ export class Scheduler {
     const { sequences } = this;
     const prompt = source.prompt.length;
     const room = sequences.maxLen - prompt;
-    const maxTokens = source.maxTokens >= 1 ? Math.max(0, Math.min(Math.floor(source.maxTokens), room)) : 0;
+    const fault = requestFault(source, this.#vocab);
+    const maxTokens = fault ? 0 : Math.max(0, Math.min(Math.floor(source.maxTokens), room));
     const pages = Math.ceil((prompt + maxTokens) / PAGE_TOKENS);
-    const request = new EngineRequest(
-      handle,
-      source,
-      maxTokens,
-      sequences.prefix.newKeys(source.salt),
-      pages,
-    );
-    if (prompt < 1 || !(source.maxTokens >= 1)) {
-      sequences.fail(
-        request,
-        "invalid_request",
-        "the prompt needs a token and maxTokens has to be at least 1",
-      );
+    const keys = sequences.prefix.newKeys(source.salt);
+    const request = new EngineRequest(handle, source, maxTokens, keys, pages);
+    if (fault) {
+      sequences.fail(request, "invalid_request", fault);
     } else if (room < 1) {
       const most = sequences.maxLen - 1;
       sequences.fail(request, "prompt_too_long", `the prompt has ${prompt} tokens, at most ${most} fit`);

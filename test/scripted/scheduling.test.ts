@@ -1,6 +1,8 @@
 // Budget, chunks, order and admission.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { SamplingParams } from "../../gpu-node/contract/engine.ts";
+import { GREEDY } from "../../gpu-node/engine/sampling.ts";
 import { ending, Harness, promptOf, scripted, usage } from "./harness.ts";
 
 scripted("a request gets the oracle's tokens and ends by length", {}, function* (h) {
@@ -128,11 +130,27 @@ test("a prompt that can never fit is refused at once, the longest that fits is s
   h.assertEmpty();
 });
 
-test("an empty prompt or maxTokens below 1 is an invalid request", () => {
+test("a request that no plan could carry is refused at once, and the others go on", () => {
   const h = new Harness();
-  const requests = [h.start([], 5), h.start([1], 0), h.start([1], Number.NaN)];
+  const good = h.start(promptOf(5), 3);
+  const sampling = (change: Partial<SamplingParams>) => ({ sampling: { ...GREEDY, ...change } });
+  const refused = [
+    h.start([], 5),
+    h.start([1], 0),
+    h.start([1], Number.NaN),
+    h.start([-1], 1),
+    h.start([1, 1000], 1),
+    h.start([1], 1, sampling({ temperature: Number.NaN })),
+    h.start([1], 1, sampling({ topK: 2.5 })),
+    h.start([1], 1, sampling({ topLogprobs: 21 })),
+    h.start([1], 1, sampling({ logitBias: [[1000, 1]] })),
+    h.start([1], 1, sampling({ logitBias: [[1, Number.NaN]] })),
+    h.start([1], 1, sampling({ logitBias: new Array(301).fill([1, 1]) })),
+  ];
   h.tick();
-  assert.deepEqual(requests.map(ending), ["invalid_request", "invalid_request", "invalid_request"]);
+  assert.deepEqual(refused.map(ending), new Array(refused.length).fill("invalid_request"));
+  h.finish();
+  assert.equal(ending(good), "length");
 });
 
 scripted("no more requests run at a time than allowed", { slots: 8, maxRunning: 2 }, function* (h) {

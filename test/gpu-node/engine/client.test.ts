@@ -1,6 +1,7 @@
 // The engine's thread and its client, over the oracle runner.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { fileURLToPath } from "node:url";
 import type { EngineEvent, GenerateRequest } from "../../../gpu-node/contract/engine.ts";
 import { type EngineClient, type EngineOptions, startEngine } from "../../../gpu-node/engine/client.ts";
 import { GREEDY } from "../../../gpu-node/engine/sampling.ts";
@@ -160,6 +161,31 @@ test("a model that can't be loaded is not retried", async () => {
   await assert.rejects(engine.ready(), /nonexistent/);
   assert.match(await down.promise, /nonexistent/);
   assert.equal(engine.status().state, "failed");
+});
+
+test("over a real model, 64 requests with clients that leave at random leave nothing behind", async () => {
+  const dir = fileURLToPath(new URL("../../fixtures/golden/llama", import.meta.url));
+  const size = { slots: 8, maxLen: 256, kvBytes: 2 ** 20, maxTokens: 64 };
+  const runner = { kind: "model", dir, backend: "cpu", threads: 2, ...size } as const;
+  await withEngine({ runner }, async (engine) => {
+    const answers = Array.from({ length: 64 }, async (_, i) => {
+      const leave = new AbortController();
+      const prompt = Array.from({ length: 10 + 2 * i }, (_, j) => (i * 31 + j * 7) % engine.vocabSize);
+      let tokens = 0;
+      for await (const event of engine.generate(request(prompt, 30), leave.signal)) {
+        if (event.type === "tokens") tokens += event.tokens.length;
+        if (i % 3 === 0 && tokens > i % 7) leave.abort();
+        if (event.type === "finish" && i % 3 !== 0) assert.equal(event.reason, "length");
+      }
+      if (i % 3 !== 0) assert.equal(tokens, 30);
+    });
+    await Promise.all(answers);
+    await eventually(() => engine.status().pagesOwned === 0, "no page owned");
+    const status = engine.status();
+    assert.equal(status.pagesFree + status.pagesCached, status.pagesTotal);
+    assert.deepEqual([status.running, status.waiting, status.slotsFree], [0, 0, 8]);
+    assert.equal(status.counters.finished_length + status.counters.finished_abort, 64);
+  });
 });
 
 test("the heartbeat moves while the engine is idle", async () => {
