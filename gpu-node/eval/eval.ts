@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import type { ModelRunner } from "../engine/model-runner.ts";
 import { type ModelRunnerOptions, openModelRunner } from "../engine/open-runner.ts";
 import { KV_FORMATS } from "../kv/format.ts";
-import { AddonError } from "../native/load.ts";
+import { AddonError, loadAddon } from "../native/load.ts";
 import { defaultsOf, helpText, type Options, parseFlags, UsageError } from "../options.ts";
 import { CheckpointError } from "../weights/errors.ts";
 import { progressBar } from "../weights/progress.ts";
@@ -85,6 +85,10 @@ function withRunner<T>(
   more: number,
   body: (runner: ModelRunner, chunk: number) => T,
 ): T {
+  const backend = loadAddon()
+    .backends()
+    .find(({ name }) => name === options.backend);
+  if (backend?.unavailable) throw new UsageError(`--backend ${options.backend}: ${backend.unavailable}`);
   const length = tokens.length + more;
   const chunk = Math.min(options.chunk ?? (options.kv.startsWith("fp8") ? 1 : length), length);
   const settings: ModelRunnerOptions = {
