@@ -2,6 +2,7 @@
 
 import { ApiError } from "../gpu-node/contract/errors.ts";
 import { parseJsonObject, readBody } from "../gpu-node/contract/json.ts";
+import { LIMITS } from "../gpu-node/contract/limits.ts";
 import { type Lease, Leases } from "./leases.ts";
 import { EDGE } from "./limits.ts";
 
@@ -32,8 +33,8 @@ export class Admission {
 
 /**
  * The body as a JSON object. Any content type is taken: `curl -d` without a header is how people try an API.
- * @throws ApiError body_too_large (the rest of the body is not read) or invalid_json
+ * @throws ApiError body_too_large or invalid_json
  */
 export async function readJson(request: Request): Promise<Record<string, unknown>> {
-  return parseJsonObject(await readBody(request));
+  return parseJsonObject(await readBody(request, LIMITS.bodyBytes, EDGE.drainBytes));
 }

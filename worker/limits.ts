@@ -3,6 +3,8 @@
 export const EDGE = {
   /** Requests of one account that one isolate carries at a time. */
   inFlightPerAccount: 512,
+  /** Bytes beyond the bound of a body that are read and dropped, so that its sender gets the answer; never kept. */
+  drainBytes: 128 * 1024 * 1024,
   /** A slot of a request that never reported its end is taken back after this. */
   leaseMs: 15 * 60_000,
 

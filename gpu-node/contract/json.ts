@@ -2,22 +2,26 @@
 
 import { ApiError } from "./errors.ts";
 import { LIMITS } from "./limits.ts";
+import { fieldPath } from "./schema.ts";
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
 
 /**
- * Reads a body, stopping at `limit` bytes.
- * @throws ApiError body_too_large as soon as the limit is passed, the rest is not read
+ * Reads a body, keeping at most `limit` bytes.
+ * @param drain further bytes that are read and dropped before the refusal: a client that is still sending sees its
+ *   connection cut rather than the answer
+ * @throws ApiError body_too_large, with the rest of the body not read
  */
 export async function readBody(
   request: Request,
   limit: number = LIMITS.bodyBytes,
+  drain = 0,
 ): Promise<Uint8Array<ArrayBuffer>> {
   const tooLarge = () => new ApiError("body_too_large", `The body is larger than ${limit} bytes.`);
   const declared = Number(request.headers.get("content-length") ?? 0);
-  if (declared > limit) throw tooLarge();
+  if (declared > limit + drain) throw tooLarge();
   const chunks: Uint8Array[] = [];
   let size = 0;
   if (request.body) {
@@ -26,13 +30,15 @@ export async function readBody(
       const { done, value } = await reader.read();
       if (done) break;
       size += value.byteLength;
-      if (size > limit) {
+      if (size <= limit) {
+        chunks.push(value);
+      } else if (size > limit + drain) {
         reader.cancel().catch(() => {});
         throw tooLarge();
       }
-      chunks.push(value);
     }
   }
+  if (size > limit) throw tooLarge();
   const bytes = new Uint8Array(size);
   let at = 0;
   for (const chunk of chunks) {
@@ -44,7 +50,8 @@ export async function readBody(
 
 /**
  * Parses a body that must be a JSON object.
- * @throws ApiError invalid_json: empty, not UTF-8, not JSON, not an object, nested too deep, too many values
+ * @throws ApiError invalid_json: empty, not UTF-8, not JSON, not an object, nested too deep, too many values; invalid_value:
+ * a key `__proto__` at any depth
  */
 export function parseJsonObject(bytes: Uint8Array): Record<string, unknown> {
   if (bytes.byteLength === 0) throw new ApiError("invalid_json", "The body is empty; send a JSON object.");
@@ -65,7 +72,21 @@ export function parseJsonObject(bytes: Uint8Array): Record<string, unknown> {
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw new ApiError("invalid_json", "The body must be a JSON object.");
   }
+  // Rare enough that only a body that spells it, escaped or not, is searched.
+  if (/__proto__|\\u005f/i.test(text)) refuseProto(value, []);
   return value as Record<string, unknown>;
+}
+
+/** A key that could become a prototype has no honest use; depth is bounded by `measure`. */
+function refuseProto(value: object, path: PropertyKey[]): void {
+  for (const [key, inner] of Object.entries(value)) {
+    const at = [...path, Array.isArray(value) ? Number(key) : key];
+    if (key === "__proto__") {
+      const param = fieldPath(at);
+      throw new ApiError("invalid_value", `${param} is not allowed.`, { param });
+    }
+    if (typeof inner === "object" && inner !== null) refuseProto(inner, at);
+  }
 }
 
 /** One pass over the bytes: depth of brackets and number of values, outside strings. */

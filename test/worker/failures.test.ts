@@ -13,6 +13,7 @@ import {
   type FakeNode,
   fakeNode,
   json,
+  pour,
   sleep,
   startEdge,
   startStream,
@@ -268,4 +269,17 @@ test("a session keeps its node over two gateways, and sessions use both nodes", 
     used.add([...places][0]);
   }
   assert.deepEqual([...used].sort(), [first.id, second.id]);
+});
+
+test("a client that sends far too much still gets its 413, declared or not", async () => {
+  const authorization = `Bearer ${key.token}`;
+  for (const size of [9_000_000, 100_000_000]) {
+    const lengths: Record<string, string>[] = [{ "content-length": String(size) }, {}];
+    for (const length of lengths) {
+      const headers = { authorization, ...length };
+      const { status, text } = await pour(`${edge.url}/v1/chat/completions`, headers, size);
+      assert.equal(status, 413);
+      assert.equal(JSON.parse(text).error.code, "body_too_large");
+    }
+  }
 });

@@ -1,6 +1,12 @@
 // The built Worker under workerd, in process, and fake nodes for it to reach.
 
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import {
+  createServer,
+  request as httpRequest,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+} from "node:http";
 import type { AddressInfo } from "node:net";
 import { build } from "esbuild";
 import { Miniflare } from "miniflare";
@@ -230,6 +236,42 @@ export async function closedPort(): Promise<number> {
   const port = await listen(server);
   await closeServer(server);
   return port;
+}
+
+/** Sends up to `size` bytes of `x`, but no more once the answer is there. */
+export function pour(
+  url: string,
+  headers: Record<string, string>,
+  size: number,
+): Promise<{ status: number; text: string; sent: number }> {
+  return new Promise((resolve, reject) => {
+    const piece = Buffer.alloc(1 << 16, "x");
+    let sent = 0;
+    let answered = false;
+    const request = httpRequest(url, { method: "POST", headers }, (response) => {
+      answered = true;
+      let text = "";
+      response.on("data", (chunk) => {
+        text += chunk;
+      });
+      response.on("end", () => {
+        request.destroy();
+        resolve({ status: response.statusCode ?? 0, text, sent });
+      });
+    });
+    request.on("error", (error) => {
+      if (!answered) reject(error);
+    });
+    const pump = () => {
+      while (!answered && sent < size) {
+        const next = piece.subarray(0, size - sent);
+        sent += next.length;
+        if (!request.write(next)) return void request.once("drain", pump);
+      }
+      if (!answered) request.end();
+    };
+    pump();
+  });
 }
 
 export function sleep(ms: number): Promise<void> {
