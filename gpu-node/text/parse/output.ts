@@ -27,6 +27,7 @@ type State = "content" | "reasoning" | "between" | "header" | "arguments" | "blo
 /** A header longer than this is not one; a model gone wrong must not fill memory. */
 const MAX_HEADER = 1024;
 const MAX_BLOCK = 1024 * 1024;
+const NOTHING = new Uint8Array();
 
 /**
  * Kimi's form, after which nothing but more calls is expected:
@@ -92,8 +93,10 @@ export class OutputParser {
 
   /** Inside a block, GLM's argument tags count even where the vocabulary calls them special. */
   private bytesOf(token: number): Uint8Array {
-    const tag = this.state === "block" ? this.tokenizer.control.byId.get(token)?.content : undefined;
-    return tag === undefined ? this.tokenizer.bytes.of(token) : Buffer.from(tag);
+    const { control, bytes } = this.tokenizer;
+    const tag = this.state === "block" ? control.byId.get(token)?.content : undefined;
+    if (tag !== undefined) return Buffer.from(tag);
+    return control.hidden.has(token) ? NOTHING : bytes.of(token);
   }
 
   private text(text: string): Piece[] {

@@ -23,6 +23,8 @@ function isRefused(token: AddedToken): boolean {
 export class ControlTokens {
   readonly byContent: ReadonlyMap<string, AddedToken>;
   readonly byId: ReadonlyMap<number, AddedToken>;
+  /** Ids that are never shown as text: a client that sent them back would be refused. */
+  readonly hidden: ReadonlySet<number>;
   private readonly any: RegExp | undefined;
   private readonly refused: RegExp | undefined;
   /** Every position where a token begins, overlaps included. */
@@ -35,6 +37,7 @@ export class ControlTokens {
     const tokens = added.filter(isControl).sort((a, b) => b.content.length - a.content.length);
     this.byContent = new Map(tokens.map((token) => [token.content, token]));
     this.byId = new Map(tokens.map((token) => [token.id, token]));
+    this.hidden = new Set(tokens.filter(isRefused).map(({ id }) => id));
     this.longest = tokens[0]?.content.length ?? 0;
     this.any = alternation(tokens, (either) => either);
     this.starts = alternation(tokens, (either) => `(?=${either})`);

@@ -43,6 +43,7 @@ export function createHuggingFace(json: TokenizerJson, config: Record<string, un
   }
   const added = (json.added_tokens ?? []).map((token) => readAddedToken(token.id, token));
   const control = new ControlTokens(added);
+  const bytes = readBytes(vocabulary, added);
   const plain = new Library(
     {
       ...OPTIONAL,
@@ -54,9 +55,9 @@ export function createHuggingFace(json: TokenizerJson, config: Record<string, un
     config,
   );
   return {
-    size: sizeOf(vocabulary, added),
+    size: bytes.length,
     control,
-    bytes: readBytes(vocabulary, added),
+    bytes: new TokenBytes(bytes),
     prefix: readPrefix(json, config, control),
     encodeText(text) {
       if (text === "") return [];
@@ -66,27 +67,22 @@ export function createHuggingFace(json: TokenizerJson, config: Record<string, un
   };
 }
 
-/** One more than the largest id. A real vocabulary is too long to spread into Math.max. */
-function sizeOf(vocabulary: Record<string, number>, added: AddedToken[]): number {
-  let largest = -1;
-  for (const id of Object.values(vocabulary)) largest = Math.max(largest, id);
-  for (const { id } of added) largest = Math.max(largest, id);
-  return largest + 1;
-}
-
 /** Some files list added tokens in the vocabulary too, where `ignore_merges` would find them. */
 function withoutControl(vocabulary: Record<string, number>, control: ControlTokens): Record<string, number> {
+  const listed = [...control.byContent.keys()].filter((content) => Object.hasOwn(vocabulary, content));
+  // A copy of 150,000 entries takes a while, and hardly a file needs it.
+  if (listed.length === 0) return vocabulary;
   const out = { ...vocabulary };
-  for (const content of control.byContent.keys()) delete out[content];
+  for (const content of listed) delete out[content];
   return out;
 }
 
-function readBytes(vocabulary: Record<string, number>, added: AddedToken[]): TokenBytes {
+/** Index = id; up to the largest id that the file names. */
+function readBytes(vocabulary: Record<string, number>, added: AddedToken[]): (Uint8Array | undefined)[] {
   const bytes: (Uint8Array | undefined)[] = [];
-  for (const [entry, id] of Object.entries(vocabulary)) bytes[id] = byteLevelBytes(entry);
+  for (const entry in vocabulary) bytes[vocabulary[entry]] = byteLevelBytes(entry);
   for (const { id, content, special } of added) bytes[id] = special ? undefined : Buffer.from(content);
-  for (let id = 0; id < bytes.length; id++) bytes[id] ??= undefined;
-  return new TokenBytes(bytes);
+  return bytes;
 }
 
 interface PostProcessor {

@@ -86,17 +86,15 @@ test("markers spelled in ordinary tokens are text", () => {
   assert.deepEqual(parse(ids(spelled)), { content: spelled, calls: [] });
 });
 
-test("without tools in the form, markers are shown as the text they are", () => {
+test("without tools in the form, markers are dropped: sent back in the history they would be refused", () => {
   const parser = new OutputParser(text.tokenizer, { form: { tools: undefined, think: undefined } });
-  assert.deepEqual(parse([BEGIN, ...ids("x")], parser), {
-    content: "<|tool_calls_section_begin|>x",
-    calls: [],
-  });
+  assert.deepEqual(parse([BEGIN, CALL, ...ids("x"), DONE], parser), { content: "x", calls: [] });
 });
 
 test("a header that never ends does not grow without bound", () => {
   const parser = new OutputParser(text.tokenizer, { form: text.form });
-  for (const token of [BEGIN, CALL, ...ids("x".repeat(100_000))]) assert.deepEqual(parser.push(token), []);
+  for (const token of [BEGIN, CALL, ...Array(100_000).fill(ids("x")[0])])
+    assert.deepEqual(parser.push(token), []);
   const [start] = parser.push(ARGUMENTS);
   assert.ok(start.kind === "tool_start" && start.name.length <= 2048);
 });
