@@ -26,7 +26,10 @@ export interface EngineOptions {
   log?: (message: string) => void;
 }
 
-/** Starts an engine. It loads in its own thread: watch status() or await ready(). */
+/**
+ * Starts an engine. It loads in its own thread: watch status() or await ready(). After a crash the state is "loading"
+ * again; "failed" is final.
+ */
 export function startEngine(options: EngineOptions): EngineClient {
   return new EngineClient(options);
 }
@@ -46,6 +49,7 @@ export class EngineClient implements Engine {
   #board = new StatusBoard();
   #worker!: Worker;
   #port!: MessagePort;
+  #ended!: Promise<void>;
   #handle = 0;
   #restartsLeft: number;
   #draining = false;
@@ -99,13 +103,14 @@ export class EngineClient implements Engine {
     this.#failStreams("draining", "the node is shutting down"); // the engine is stuck in a step
   }
 
+  /** Ends the thread: at once between two steps, by force after 5 s. Streams that are open end with an error. */
   async close(): Promise<void> {
-    if (this.#closing) return;
-    this.#closing = true;
-    const exited = new Promise<void>((resolve) => this.#worker.once("exit", () => resolve()));
-    this.#send({ kind: "close" });
+    if (!this.#closing) {
+      this.#closing = true;
+      this.#send({ kind: "close" });
+    }
     const timer = setTimeout(() => void this.#worker.terminate(), 5000);
-    await exited;
+    await this.#ended;
     clearTimeout(timer);
   }
 
@@ -132,8 +137,7 @@ export class EngineClient implements Engine {
       reason = error instanceof Error ? error.message : String(error);
     });
     // The port closes after its last message was heard.
-    const ended = [once(worker, "exit"), once(port1, "close")];
-    void Promise.all(ended).then(() => this.#down(reason));
+    this.#ended = Promise.all([once(worker, "exit"), once(port1, "close")]).then(() => this.#down(reason));
   }
 
   #send(message: InboxMessage): void {
@@ -178,10 +182,12 @@ export class EngineClient implements Engine {
   // The thread has ended: every stream ends, then the engine starts anew or stays down.
   #down(reason: string): void {
     const served = this.maxModelLen > 0 && this.#board.get("progress") === 1;
-    this.#board.state = "failed";
     this.#failStreams("engine_failed", `the engine failed: ${reason}`);
     for (const name of COUNTERS) this.#earlier[name] = (this.#earlier[name] ?? 0) + this.#board.get(name);
-    if (this.#closing) return;
+    if (this.#closing) {
+      this.#board.state = "failed";
+      return;
+    }
     this.#options.log?.(`engine: ${reason}`);
     if (served && !this.#draining && this.#restartsLeft > 0) {
       this.#restartsLeft--;
@@ -189,6 +195,7 @@ export class EngineClient implements Engine {
       this.#start();
       return;
     }
+    this.#board.state = "failed";
     for (const name of COUNTERS) this.#board.set(name, 0); // they are in #earlier
     this.#ready.reject(new Error(reason));
     this.#options.onFatal?.(reason);

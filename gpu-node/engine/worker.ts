@@ -60,7 +60,7 @@ async function run({ runner: options, scheduler, memory, port }: WorkerData): Pr
       if (!busy) board.sleep(rings, IDLE_MS);
     }
   } catch (error) {
-    board.state = "failed";
+    // Whether the engine has failed for good, or starts anew, is the client's to say.
     post({ kind: "fatal", message: (error as Error).message });
   } finally {
     runner?.dispose();

@@ -133,6 +133,7 @@ test("after a crash every stream ends with a retryable error, and the engine ser
       assert.deepEqual([last.code, last.retryable], ["engine_failed", true]);
     }
     assert.deepEqual(messages, ["engine: sim: kernel failed"]);
+    assert.equal(engine.status().state, "loading", "failed would be final");
     await engine.ready();
     assert.equal(engine.status().state, "ready");
     assert.equal(engine.status().counters.engine_restarts, 1);
@@ -152,6 +153,16 @@ test("an engine that crashes too often stays down, says so, and refuses at once"
   assert.equal(engine.status().state, "failed");
   const { last } = await collect(engine.generate(request([1], 5), never));
   assert.equal(last.type === "error" && last.code, "engine_failed");
+  await Promise.all([engine.close(), engine.close()]);
+});
+
+test("closing ends open streams with an error", async () => {
+  const engine = startEngine({ runner: sim({ stepMs: 2 }) });
+  await engine.ready();
+  const running = collect(engine.generate(request([1, 2], 400), never));
+  await engine.close();
+  const { last } = await running;
+  assert.equal(last.type, "error");
 });
 
 test("a model that can't be loaded is not retried", async () => {
