@@ -35,6 +35,11 @@ export default {
   ],
   bad: [
     {
+      name: "no columns",
+      args: { w: { dtype: "f32", shape: [3, 0] } },
+      error: /^w: must have at least one column/,
+    },
+    {
       name: "K differs",
       args: { x: rows("f32", [2, 31]) },
       error: /^x: must be f32\|bf16\[any, 32\], is f32\[2, 31\]$/,

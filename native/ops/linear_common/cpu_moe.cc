@@ -76,7 +76,10 @@ void gate_up_typed(const GateUpCall& p, Context& context) {
   X* out = static_cast<X*>(p.out.raw());
   const int64_t x_stride = p.x.stride[0], token_stride = p.out.stride[0], slot_stride = p.out.stride[1];
   const auto token = [k](int64_t pair) { return static_cast<uint32_t>(pair) / static_cast<uint32_t>(k); };
-  const auto out_row = [=](int64_t pair) { return out + token(pair) * token_stride + (pair - token(pair) * k) * slot_stride; };
+  const auto out_row = [=](int64_t pair) {
+    const int64_t t = token(pair);
+    return out + t * token_stride + (pair - t * k) * slot_stride;
+  };
   for (int64_t i = 0; i < count; ++i)
     if (ids[i] < 0) __builtin_memset(out_row(i), 0, sizeof(X) * static_cast<size_t>(n));
 

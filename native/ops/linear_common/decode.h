@@ -22,14 +22,16 @@ EDGEWISE_INLINE void decode_scaled(const T* from, int64_t count, float scale, fl
   const F32 s = splat(scale);
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) store(to + i, load(from + i) * s);
-  if (i < count) store_partial(to + i, load_partial(from + i, static_cast<int>(count - i)) * s, static_cast<int>(count - i));
+  const int rest = static_cast<int>(count - i);
+  if (rest > 0) store_partial(to + i, load_partial(from + i, rest) * s, rest);
 }
 
 template <class T>
 EDGEWISE_INLINE void decode_dense(const T* from, int64_t count, float* to) {
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) store(to + i, load(from + i));
-  if (i < count) store_partial(to + i, load_partial(from + i, static_cast<int>(count - i)), static_cast<int>(count - i));
+  const int rest = static_cast<int>(count - i);
+  if (rest > 0) store_partial(to + i, load_partial(from + i, rest), rest);
 }
 
 // Row n of w into `to`, zeros up to `padded`.

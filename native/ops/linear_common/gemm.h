@@ -50,7 +50,7 @@ class Workspace {
 
  private:
   static constexpr int64_t kPointers = kMaxBlockRows * 8;
-  static int64_t scale_bytes(const WeightView& w) { return round_up(w.segments * kTileColumns * 4, 64); }
+  static int64_t scale_bytes(const WeightView& w) { return round_up(w.segments, 16) * kTileColumns * 4; }
   static int64_t row_bytes(int64_t k) { return round_up(k, 64) * 4; }
 
   char* columns_;
@@ -104,12 +104,13 @@ template <class Tile>
 struct ColumnTile {
   using Element = typename Tile::Element;
   const Element* rows[kTileColumns];
-  float* scales = nullptr;
+  const float* scales[kTileColumns];  // of each row, one per segment
   int64_t segment = 0;
-  bool one_scale = false;
+  bool one_scale = false;                // nothing to add up: `factors` apply to the finished tile
+  alignas(64) float factors[kTileSize];  // the 4 scales, once per row of the tile
 
   ColumnTile() = default;
-  ColumnTile(const Workspace& space, int64_t matrix, const WeightView& w, int64_t n) : scales(space.scales(matrix)) {
+  ColumnTile(const Workspace& space, int64_t matrix, const WeightView& w, int64_t n) {
     constexpr bool floats = std::is_same_v<Element, float>;
     const bool direct = w.form == WeightForm::dense && w.k % Tile::kStep == 0 && (w.dtype == DType::f32) == floats;
     Element* buffer = reinterpret_cast<Element*>(space.rows(matrix));
@@ -124,21 +125,26 @@ struct ColumnTile {
       rows[j] = buffer + (n + j < w.n ? j : row - n) * padded;
     }
     if constexpr (!floats)
-      if (w.form != WeightForm::dense) load_scales(w, n);
+      if (w.form != WeightForm::dense) find_scales(w, n, space.scales(matrix));
   }
 
-  // scales[s * 4 + j]: of rows n + j. With one scale per row there is nothing to add up: run_tile applies it at the end.
-  void load_scales(const WeightView& w, int64_t n) {
-    segment = w.segments == 1 ? 0 : w.block_k;
+  void find_scales(const WeightView& w, int64_t n, float* buffer) {
     one_scale = w.segments == 1;
+    segment = one_scale ? 0 : w.block_k;
     const auto block = static_cast<uint32_t>(w.block_n);  // 32-bit divisions: this runs for every 4 columns
     const uint32_t first_block = static_cast<uint32_t>(n) / block;
     const bool one_block = static_cast<uint32_t>(n + kTileColumns - 1) / block == first_block;
     for (int64_t j = 0; j < kTileColumns; ++j) {
       const int64_t row = n + j < w.n ? n + j : w.n - 1;
       const int64_t first = (one_block ? first_block : static_cast<uint32_t>(row) / block) * w.segments;
-      for (int64_t s = 0; s < w.segments; ++s) scales[s * kTileColumns + j] = scale_at(w, first + s);
+      float* converted = buffer + j * round_up(w.segments, 16);
+      scales[j] = w.scale_dtype == DType::f32 ? reinterpret_cast<const float*>(w.scale) + first : converted;
+      if (w.scale_dtype == DType::bf16)
+        decode_dense(reinterpret_cast<const bf16*>(w.scale) + first, w.segments, converted);
+      if (w.scale_dtype == DType::f16)
+        decode_dense(reinterpret_cast<const f16*>(w.scale) + first, w.segments, converted);
     }
+    for (int i = 0; i < kTileSize && one_scale; ++i) factors[i] = *scales[i % kTileColumns];
   }
 };
 
@@ -150,7 +156,7 @@ EDGEWISE_INLINE void run_tile(const RowBlock<Tile>& x, int64_t m, int rows, cons
   else if (rows == 2) Tile::template run<2>(at, w.rows, x.padded, w.scales, w.segment, v);
   else Tile::template run<3>(at, w.rows, x.padded, w.scales, w.segment, v);
   if (w.one_scale)
-    for (int i = 0; i < rows * kTileColumns; ++i) v[i] *= w.scales[i % kTileColumns];
+    for (int i = 0; i < kTileSize; i += kLanes) store(v + i, load(v + i) * load(w.factors + i));
 }
 
 // Rows 0 .. count - 1 times columns n0 .. n1 - 1 of NW matrices of one shape and form. `row(i)` is the address of row i,
@@ -162,7 +168,8 @@ static inline void multiply_as(const WeightView (&w)[NW], int64_t n0, int64_t n1
   alignas(64) float v[NW * kTileSize] = {};
   const int64_t block = Workspace::block_rows(w[0].k);
   for (int64_t m0 = 0; m0 < count; m0 += block) {
-    const RowBlock<Tile> x(space, w[0].k, count - m0 < block ? count - m0 : block, [&](int64_t i) { return row(m0 + i); });
+    const int64_t here = count - m0 < block ? count - m0 : block;
+    const RowBlock<Tile> x(space, w[0].k, here, [&](int64_t i) { return row(m0 + i); });
     for (int64_t n = n0; n < n1; n += kTileColumns) {
       const ColumnTile<Tile> first(space, 0, w[0], n);
       std::conditional_t<NW == 2, ColumnTile<Tile>, int> second{};

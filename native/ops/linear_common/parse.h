@@ -99,7 +99,7 @@ struct GateUpCall {
 inline GateUpCall parse_gate_up_call(const Args& args, const Weights& gate, const Weights& up) {
   GateUpCall c;
   if (up.experts != gate.experts || up.n != gate.n || up.k != gate.k || up.data.dtype != gate.data.dtype)
-    throw OpError("up", "must have the shape and dtype of gate, is " + up.data.describe() + ", gate is " + gate.data.describe());
+    throw OpError("up", "must have the shape and dtype of gate, " + gate.data.describe() + ", is " + up.data.describe());
   c.gate = gate;
   c.up = up;
   c.x = args.tensor("x", {DType::f32, DType::bf16}, {-1, gate.k});
