@@ -15,10 +15,11 @@ constexpr size_t kMapFrom = size_t{1} << 20;       // from here on, pages of our
 constexpr size_t kHugePagesFrom = size_t{4} << 20;
 
 Storage allocate_small(size_t bytes) {
-  const size_t rounded = std::max<size_t>((bytes + 63) / 64 * 64, 64);
-  void* data = std::aligned_alloc(64, rounded);
-  if (!data) throw std::runtime_error("out of memory: " + human_bytes(bytes));
-  std::memset(data, 0, rounded);
+  void* data = nullptr;
+  // Exactly as many bytes as asked for, so that a sanitizer sees the first one beyond them.
+  if (posix_memalign(&data, 64, std::max<size_t>(bytes, 1)) != 0)
+    throw std::runtime_error("out of memory: " + human_bytes(bytes));
+  std::memset(data, 0, bytes);
   return {data, bytes, std::shared_ptr<void>(data, std::free)};
 }
 
