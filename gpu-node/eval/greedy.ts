@@ -1,7 +1,7 @@
-import type { SamplingParams } from "../contract/engine.ts";
 import type { ModelRunner } from "../engine/model-runner.ts";
 import { PlanWriter } from "../engine/plan.ts";
 import { resultFault, resultOk, resultToken } from "../engine/results.ts";
+import { GREEDY } from "../engine/sampling.ts";
 import { PAGE_TOKENS } from "../kv/format.ts";
 import type { GreedyGolden } from "./golden.ts";
 
@@ -14,20 +14,6 @@ export interface GreedyReport {
   /** The reference's margin at the first token that differs: a small one may flip in bf16. */
   margin_at_difference: number | null;
 }
-
-const GREEDY: SamplingParams = {
-  temperature: 0,
-  topK: 0,
-  topP: 1,
-  minP: 0,
-  repetitionPenalty: 1,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
-  seedLow: 0,
-  seedHigh: 0,
-  logitBias: [],
-  topLogprobs: -1,
-};
 
 const SLOT = 0;
 const EPOCH = 1;

@@ -1,21 +1,10 @@
 // An independent sampler in float64, and rows for the tests of the op `sample`.
 import type { SamplingParams } from "../../gpu-node/contract/engine.ts";
+import { GREEDY as PLAIN } from "../../gpu-node/engine/sampling.ts";
 
 export const RECORD = 48;
 
-export const GREEDY: SamplingParams = {
-  temperature: 0,
-  topK: 0,
-  topP: 1,
-  minP: 0,
-  repetitionPenalty: 1,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
-  seedLow: 1,
-  seedHigh: 2,
-  logitBias: [],
-  topLogprobs: -1,
-};
+export const GREEDY: SamplingParams = { ...PLAIN, seedLow: 1, seedHigh: 2 };
 
 /** The parameter record of a slot, i32 [16]. */
 export function paramsRecord(p: SamplingParams): Int32Array {
