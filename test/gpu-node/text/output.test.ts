@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import fc from "fast-check";
 import { outputFormOf } from "../../../gpu-node/text/parse/form.ts";
 import { OutputParser, type Piece } from "../../../gpu-node/text/parse/output.ts";
 import { createTiktoken, parseRanks } from "../../../gpu-node/text/tokenizer/tiktoken.ts";
@@ -172,4 +173,34 @@ test("calls in blocks: Qwen's JSON and GLM's pairs, typed by the tool's schema",
     "",
     'f {"__proto__":1}',
   ]);
+});
+
+test("whatever tokens come, calls have rising indices, start before their arguments and have ids of their own", () => {
+  const token = fc.oneof(
+    fc.constantFrom(BEGIN, END, CALL, ARGUMENTS, DONE),
+    fc.constantFrom(...ids("functions.f:0 {}"), 4095, 5000, 130),
+  );
+  fc.assert(
+    fc.property(fc.array(token, { maxLength: 40 }), (tokens) => {
+      const parser = new OutputParser(text.tokenizer, { form: text.form });
+      const pieces = [...tokens.flatMap((id) => parser.push(id)), ...parser.finish()];
+      const seen = new Set<string>();
+      let last = -1;
+      const filled = new Set<number>();
+      for (const piece of pieces) {
+        if (piece.kind === "tool_start") {
+          assert.equal(piece.index, ++last);
+          assert.ok(piece.name !== "" && !seen.has(piece.id));
+          seen.add(piece.id);
+        }
+        if (piece.kind === "tool_arguments") {
+          assert.equal(piece.index, last);
+          filled.add(piece.index);
+        }
+      }
+      assert.equal(filled.size, last + 1, "no call is without argument text");
+      assert.equal(parser.toolCalls, last + 1);
+    }),
+    { numRuns: 1000 },
+  );
 });
