@@ -1,8 +1,6 @@
-// Whether a request may come in at all: the account's requests in flight, then the size of the body as it arrives.
+// Whether a request may come in at all: how many its account has in flight.
 
 import { ApiError } from "../gpu-node/contract/errors.ts";
-import { parseJsonObject, readBody } from "../gpu-node/contract/json.ts";
-import { LIMITS } from "../gpu-node/contract/limits.ts";
 import { type Lease, Leases } from "./leases.ts";
 import { EDGE } from "./limits.ts";
 
@@ -25,16 +23,9 @@ export class Admission {
     return {
       release: () => {
         lease.release();
-        if (leases.count(now) === 0) this.accounts.delete(account);
+        const current = this.accounts.get(account) === leases;
+        if (current && leases.count(now) === 0) this.accounts.delete(account);
       },
     };
   }
-}
-
-/**
- * The body as a JSON object. Any content type is taken: `curl -d` without a header is how people try an API.
- * @throws ApiError body_too_large or invalid_json
- */
-export async function readJson(request: Request): Promise<Record<string, unknown>> {
-  return parseJsonObject(await readBody(request, LIMITS.bodyBytes, EDGE.drainBytes));
 }

@@ -1,24 +1,11 @@
 // One inference request through the stages: admit, parse, route, forward, stream.
 
 import type { Context } from "hono";
-import { ApiError } from "../gpu-node/contract/errors.ts";
-import { readJson } from "./admit.ts";
-import { answer, type Renderer } from "./answer.ts";
+import { answer } from "./answer.ts";
 import type { AppEnv } from "./context.ts";
 import type { Job } from "./forward.ts";
+import { type NodeRequest, readJson, rethrow } from "./parse.ts";
 import { sessionKey } from "./route.ts";
-
-/** A request in the node's terms. */
-export interface NodeRequest {
-  target: Job["target"];
-  model: string;
-  stream: boolean;
-  /** Body for the node. */
-  body: Record<string, unknown>;
-  renderer: Renderer;
-  /** The client's name of a field of `body`, where they differ. */
-  fieldOf?: (param: string) => string;
-}
 
 /**
  * @param parse turns the checked JSON of the client into a request to a node; throws ApiError
@@ -51,19 +38,4 @@ export async function run(
     release();
     throw error;
   }
-}
-
-/** Runs `parse`; the field that an error names is renamed to what the client wrote. */
-export function withField<T>(fieldOf: (param: string) => string, parse: () => T): T {
-  try {
-    return parse();
-  } catch (error) {
-    return rethrow(error, fieldOf);
-  }
-}
-
-function rethrow(error: unknown, fieldOf: NodeRequest["fieldOf"]): never {
-  if (!fieldOf || !(error instanceof ApiError) || error.param === null) throw error;
-  const { param, retryAfter, retryable } = error;
-  throw new ApiError(error.code, error.message, { param: fieldOf(param), retryAfter, retryable });
 }

@@ -122,24 +122,10 @@ interface Part {
 
 function startNode(id: string, port: number, modelName: string, options: StackOptions): Part {
   const { model, secrets, serveFlags = [] } = options;
-  const args = [
-    join(ROOT, "gpu-node/cli.ts"),
-    "serve",
-    "--model",
-    model,
-    "--served-model-name",
-    modelName,
-  ];
+  const args = [join(ROOT, "gpu-node/cli.ts"), "serve", "--model", model, "--served-model-name", modelName];
   args.push(
-    "--host",
-    "127.0.0.1",
-    "--port",
-    String(port),
-    "--backend",
-    "cpu",
-    "--drain-seconds",
-    "2",
-    ...serveFlags,
+    ...["--host", "127.0.0.1", "--port", String(port), "--backend", "cpu"],
+    ...["--drain-seconds", "2", ...serveFlags],
   );
   return startPart(`node ${id}`, args, { EDGEWISE_NODE_KEY: secrets.nodeKey }, options);
 }
@@ -147,7 +133,8 @@ function startNode(id: string, port: number, modelName: string, options: StackOp
 function startEdge(nodes: { id: string; url: string }[], apiKeys: string, options: StackOptions): Part {
   const { port, secrets, folder } = options;
   mkdirSync(folder, { recursive: true });
-  const variables = join(folder, "edge.env");
+  // Named by port, so that two runs from one folder do not rewrite each other.
+  const variables = join(folder, `edge-${port}.env`);
   const lines = [
     `EDGEWISE_NODES='${JSON.stringify(nodes.map(({ id, url }) => ({ id, url })))}'`,
     `EDGEWISE_NODE_KEYS='${secrets.nodeKey}'`,
@@ -162,7 +149,7 @@ function startEdge(nodes: { id: string; url: string }[], apiKeys: string, option
     "--env-file",
     variables,
     "--persist-to",
-    join(folder, "state"),
+    join(folder, `state-${port}`),
   );
   args.push("--ip", "127.0.0.1", "--port", String(port), "--inspector-port", "0");
   args.push("--show-interactive-dev-session=false");

@@ -96,6 +96,15 @@ test("an account's requests in flight are bounded, and a lease that never ended 
   admission.enter("a", EDGE.leaseMs + 3);
 });
 
+test("a lease released twice frees nobody else's place", () => {
+  const admission = new Admission();
+  const early = admission.enter("a", 0);
+  early.release();
+  for (let i = 0; i < EDGE.inFlightPerAccount; i++) admission.enter("a", 1);
+  early.release();
+  assert.throws(() => admission.enter("a", 2), code("rate_limit_exceeded"));
+});
+
 test("a wrong setting is named, and no secret is repeated", () => {
   const nodes = '[{"id":"a","url":"http://h:1"}]';
   const secret = "s".repeat(40);

@@ -11,7 +11,8 @@ import type { AppEnv } from "../context.ts";
 import { EDGE } from "../limits.ts";
 import { listModels } from "../models.ts";
 import type { ModelEntry } from "../nodes.ts";
-import { type NodeRequest, run, withField } from "../run.ts";
+import { type NodeRequest, withField } from "../parse.ts";
+import { run } from "../run.ts";
 import { renderer } from "./workers-ai-output.ts";
 
 const MODEL_NAME = /^[@A-Za-z0-9._/:-]+$/;
