@@ -137,7 +137,10 @@ class PagedAttentionKernel {
       TileMemory m(memory + worker * floats, ld_k_, ld_v_, p_.values_in_keys);
       for (int64_t i = begin; i < end; ++i) attend(items_[i], m);
     });
-    context_.parallel_for(items_count_, 4, [&](int64_t begin, int64_t end, int) {
+    if (partials_ == 0) return;
+    // A few partial results are folded sooner than other threads are woken.
+    const int64_t grain = partials_ * ld_out() < 65536 ? items_count_ : 4;
+    context_.parallel_for(items_count_, grain, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i)
         if (items_[i].splits > 1 && items_[i].begin == 0) combine(items_[i]);
     });
@@ -173,14 +176,13 @@ class PagedAttentionKernel {
   }
 
   void list_items() {
-    int64_t partials = 0;
     for_each_item([&](const WorkItem& item) {
       ++items_count_;
-      if (item.splits > 1) partials = item.partial + item.heads * item.tokens;
+      if (item.splits > 1) partials_ = item.partial + item.heads * item.tokens;
     });
     items_ = static_cast<WorkItem*>(context_.scratch(std::max<int64_t>(1, items_count_) * sizeof(WorkItem)));
-    partial_out_ = static_cast<float*>(context_.scratch(std::max<int64_t>(1, partials * ld_out()) * sizeof(float)));
-    partial_state_ = static_cast<SoftmaxState*>(context_.scratch(std::max<int64_t>(1, partials) * sizeof(SoftmaxState)));
+    partial_out_ = static_cast<float*>(context_.scratch(std::max<int64_t>(1, partials_ * ld_out()) * sizeof(float)));
+    partial_state_ = static_cast<SoftmaxState*>(context_.scratch(std::max<int64_t>(1, partials_) * sizeof(SoftmaxState)));
     WorkItem* next = items_;
     for_each_item([&](const WorkItem& item) { *next++ = item; });
   }
@@ -273,7 +275,7 @@ class PagedAttentionKernel {
   Context& context_;
   const int64_t ld_k_, ld_v_;
   WorkItem* items_ = nullptr;
-  int64_t items_count_ = 0;
+  int64_t items_count_ = 0, partials_ = 0;
   float* partial_out_ = nullptr;
   SoftmaxState* partial_state_ = nullptr;
 };

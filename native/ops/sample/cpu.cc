@@ -76,11 +76,58 @@ double weigh(const float* y, int64_t n, float top, float inverse_temperature, fl
   return total;
 }
 
-int64_t gather(const float* y, int64_t n, float bound, Candidate* out) {
+// Candidates by the upper bits of their weight, eight bins per octave: what lies in higher bins comes first.
+constexpr int kBins = 1024;
+
+int bin_of(float weight) { return static_cast<int>(__builtin_bit_cast(uint32_t, weight) >> 20); }
+
+struct Histogram {
+  double mass[kBins] = {};
+  int32_t count[kBins] = {};
+
+  Histogram(const float* weights, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) {
+      const int b = bin_of(weights[i]);
+      mass[b] += weights[i];
+      count[b] += weights[i] > 0;
+    }
+  }
+};
+
+// Candidates with a weight in bins [low, high].
+int64_t gather(const float* y, const float* weights, int64_t n, int low, int high, Candidate* out) {
   int64_t count = 0;
-  for (int64_t i = 0; i < n; ++i)
-    if (y[i] >= bound) out[count++] = {y[i], static_cast<int32_t>(i)};
+  for (int64_t i = 0; i < n; ++i) {
+    const int b = bin_of(weights[i]);
+    if (b >= low && b <= high && weights[i] > 0) out[count++] = {y[i], static_cast<int32_t>(i)};
+  }
   return count;
+}
+
+// Drops what comes after `last`; returns the mass that stays.
+double keep_until(const Candidate& last, const float* y, int64_t n, float* weights) {
+  double total = 0;
+  for (int64_t first = 0; first < n; first += kBlock) {
+    const int64_t end = std::min(n, first + kBlock);
+    for (int64_t i = first; i < end; ++i) {
+      const bool kept = y[i] > last.logit || (y[i] == last.logit && i <= last.id);
+      weights[i] = kept ? weights[i] : 0.0f;
+    }
+    total += block_sum(weights + first, end - first);
+  }
+  return total;
+}
+
+// Keeps the first k candidates; they lie in `c` afterwards. Returns how many there are.
+int64_t cut_to_k(const float* y, int64_t n, int32_t k, float* weights, Candidate* c, double& total) {
+  const Histogram histogram(weights, n);
+  int bin = kBins - 1;
+  for (int64_t above = histogram.count[bin]; above < k && bin > 0; above += histogram.count[bin]) --bin;
+  const int64_t count = gather(y, weights, n, bin, kBins - 1, c);
+  if (count < k) return count;  // there are no more
+  std::nth_element(c, c + k - 1, c + count, Before());
+  total = keep_until(c[k - 1], y, n, weights);
+  return k;
 }
 
 // Last of the fewest candidates, in order, whose weights reach `wanted`: halves the range that holds it.
@@ -102,6 +149,21 @@ Candidate crossing(Candidate* c, int64_t n, const float* weights, double wanted)
   std::sort(c + low, c + high, Before());
   while (low + 1 < high && (before += weights[c[low].id]) < wanted) ++low;
   return c[low];
+}
+
+// The same among all tokens: only the bin of weights that holds it is looked at closely.
+Candidate crossing_of_all(const float* y, int64_t n, const float* weights, Candidate* c, double wanted) {
+  const Histogram histogram(weights, n);
+  double before = 0;
+  int bin = -1;
+  for (int b = kBins - 1; b >= 0; --b) {
+    if (histogram.count[b] == 0) continue;
+    if (bin >= 0) before += histogram.mass[bin];
+    bin = b;
+    if (before + histogram.mass[b] >= wanted) break;
+  }
+  const int64_t count = gather(y, weights, n, bin, bin, c);
+  return crossing(c, count, weights, wanted - before);
 }
 
 // First token by id whose running sum exceeds `target`; the last one with a weight when rounding leaves none.
@@ -136,39 +198,14 @@ int32_t draw(const SampleRow& row, const float* y, int64_t n, float top, const W
     if (bound < exact) bound = std::nextafter(bound, INFINITY);
     bound = std::min(bound, top);
   }
-  Candidate last{-INFINITY, 0};  // the last candidate that is kept; -inf: all
-  const bool cut_k = row.top_k > 0 && row.top_k < n, cut_p = row.top_p < 1;
-  int64_t count = -1;
-  if (cut_k) {
-    count = gather(y, n, bound, m.candidates);
-    if (count > row.top_k) {
-      std::nth_element(m.candidates, m.candidates + row.top_k - 1, m.candidates + count, Before());
-      count = row.top_k;
-      last = m.candidates[count - 1];
-      bound = last.logit;
-    }
-  }
   double total = weigh(y, n, top, std::min(1.0f / row.temperature, 1e30f), bound, m.weights);
-  for (int64_t i = last.id + 1; last.logit > -INFINITY && i < n; ++i)
-    if (y[i] == last.logit) {  // ties of the last one that is kept
-      total -= m.weights[i];
-      m.weights[i] = 0;
-    }
-  if (cut_p) {
-    if (count < 0) {
-      // All candidates below this weight together do not reach the mass that may be cut.
-      const float least = static_cast<float>((1.0 - std::max(row.top_p, 0.0f)) * total / static_cast<double>(n) * 0.999);
-      count = 0;
-      for (int64_t i = 0; i < n; ++i)
-        if (m.weights[i] >= least && m.weights[i] > 0) m.candidates[count++] = {y[i], static_cast<int32_t>(i)};
-    }
-    last = crossing(m.candidates, count, m.weights, row.top_p * total);
-    total = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      const bool kept = y[i] > last.logit || (y[i] == last.logit && i <= last.id);
-      if (!kept) m.weights[i] = 0;
-      total += m.weights[i];
-    }
+  const bool cut_k = row.top_k > 0 && row.top_k < n;
+  const int64_t count = cut_k ? cut_to_k(y, n, row.top_k, m.weights, m.candidates, total) : -1;
+  if (row.top_p < 1) {
+    const double wanted = row.top_p * total;
+    const Candidate last = cut_k ? crossing(m.candidates, count, m.weights, wanted)
+                                 : crossing_of_all(y, n, m.weights, m.candidates, wanted);
+    total = keep_until(last, y, n, m.weights);
   }
   return walk(m.weights, n, sample_uniform(row.seed, row.position) * total);
 }
