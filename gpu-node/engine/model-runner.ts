@@ -99,6 +99,8 @@ export class ModelRunner implements Runner {
     return ticket;
   }
 
+  // On the CPU backends, whose depth is 1, read() waits for nothing more than wait() did. A device at depth 2 needs a
+  // download that is enqueued with its step: read() would wait for the next step as well.
   wait(ticket: number): Int32Array {
     const flight = this.#flights.shift();
     if (flight?.ticket !== ticket) throw new Error(`runner: step ${ticket} is not the oldest in flight`);

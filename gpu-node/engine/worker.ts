@@ -1,15 +1,14 @@
 // The engine's thread: loads the model, then runs the loop until told to close. Nothing here waits for the main thread.
 import { type MessagePort, receiveMessageOnPort, workerData } from "node:worker_threads";
-import { Loop } from "./loop.ts";
+import { Loop, type LoopOptions } from "./loop.ts";
 import type { EndedRequest, InboxMessage, OutboxMessage } from "./messages.ts";
 import { openRunner, type RunnerOptions } from "./open-runner.ts";
 import type { Runner } from "./runner.ts";
-import type { SchedulerOptions } from "./scheduler.ts";
 import { COUNTERS, StatusBoard } from "./status-board.ts";
 
 export interface WorkerData {
   runner: RunnerOptions;
-  scheduler: Partial<SchedulerOptions>;
+  scheduler: Partial<LoopOptions>;
   memory: SharedArrayBuffer;
   port: MessagePort;
 }
@@ -19,8 +18,8 @@ const IDLE_MS = 100;
 /** Turns of the loop between visits to the event loop, where native objects that nobody uses are released. */
 const TURNS = 32;
 
-/** The scheduler's settings for a runner where none are given. */
-export function schedulerOptions(runner: Runner, given: Partial<SchedulerOptions>): SchedulerOptions {
+/** The loop's settings for a runner where none are given. */
+function loopOptions(runner: Runner, given: Partial<LoopOptions>): LoopOptions {
   const { limits } = runner;
   return {
     maxBatchTokens: limits.maxTokens,
@@ -47,7 +46,7 @@ async function run({ runner: options, scheduler, memory, port }: WorkerData): Pr
         post({ kind: "output", tokens: copy, ended }, [copy.buffer]);
       },
     };
-    const loop = new Loop(runner, performance, inbox, outbox, schedulerOptions(runner, scheduler));
+    const loop = new Loop(runner, performance, inbox, outbox, loopOptions(runner, scheduler));
     publish(board, loop);
     board.set("progress", 1);
     board.state = "ready";

@@ -1,6 +1,7 @@
 // plan_expand on the device against a plain expansion here.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
+import fc from "fast-check";
 import { PLAN_LAYOUT as L, PlanWriter, planCapacity } from "../../../gpu-node/engine/plan.ts";
 import { floatBits, GREEDY } from "../../../gpu-node/engine/sampling.ts";
 import { openDevice } from "../../../gpu-node/native/device.ts";
@@ -122,4 +123,44 @@ test("a plan larger than the step's tensors is refused", () => {
   writer.row(0, 3, 0, true, 8, 2);
   writer.endExtend();
   assert.throws(() => expand(writer.finish(), 2, 1, 1), /plan_expand: .*tokens/);
+});
+
+test("whatever words a plan holds, the expansion fails by name or stays inside its tensors", () => {
+  const out = {
+    token_ids: device.alloc("i32", [64]),
+    positions: device.alloc("i32", [64]),
+    write_slots: device.alloc("i32", [64]),
+    row_slot: device.alloc("i32", [4]),
+    row_start: device.alloc("i32", [5]),
+    kv_len: device.alloc("i32", [4]),
+    logit_rows: device.alloc("i32", [64]),
+    sample_rows: device.alloc("i32", [64, L.sample_stride]),
+  };
+  const writer = new PlanWriter(limits);
+  writer.begin(7);
+  writer.pages(1, Int32Array.of(4, 9), 0, 2);
+  writer.history(1, prompt, 0, 20);
+  writer.row(1, 4, 16, true, 8, 20);
+  writer.endExtend();
+  const plan = writer.finish().slice();
+  const word = fc.tuple(fc.nat(plan.length - 1), fc.oneof(fc.integer(), fc.integer({ min: -3, max: 90 })));
+  fc.assert(
+    fc.property(fc.array(word, { minLength: 1, maxLength: 3 }), (changes) => {
+      const changed = plan.slice();
+      for (const [index, value] of changes) changed[index] = value | 0;
+      device.upload(state.plan, changed);
+      device.ops.plan_expand({ ...state, ...out });
+      try {
+        device.sync();
+      } catch (error) {
+        assert.match((error as Error).message, /^plan_expand: /);
+        return;
+      }
+      const starts = new Int32Array(device.read(out.row_start));
+      assert.ok(starts.every((start, i) => start <= 64 && (i === 0 || start >= starts[i - 1])));
+      const slots = new Int32Array(device.read(out.row_slot));
+      assert.ok(slots.every((slot) => slot >= 0 && slot < limits.slots));
+    }),
+    { numRuns: 500 },
+  );
 });
