@@ -73,20 +73,23 @@ export function parseJsonObject(bytes: Uint8Array): Record<string, unknown> {
     throw new ApiError("invalid_json", "The body must be a JSON object.");
   }
   // Rare enough that only a body that spells it, escaped or not, is searched.
-  if (/__proto__|\\u005f/i.test(text)) refuseProto(value, []);
+  const proto = /__proto__|\\u005f/i.test(text) ? protoPath(value) : undefined;
+  if (proto) {
+    const param = fieldPath(proto);
+    throw new ApiError("invalid_value", `${param} is not allowed.`, { param });
+  }
   return value as Record<string, unknown>;
 }
 
-/** A key that could become a prototype has no honest use; depth is bounded by `measure`. */
-function refuseProto(value: object, path: PropertyKey[]): void {
-  for (const [key, inner] of Object.entries(value)) {
-    const at = [...path, Array.isArray(value) ? Number(key) : key];
-    if (key === "__proto__") {
-      const param = fieldPath(at);
-      throw new ApiError("invalid_value", `${param} is not allowed.`, { param });
-    }
-    if (typeof inner === "object" && inner !== null) refuseProto(inner, at);
+/** Where a key stands that could become a prototype; it has no honest use. Depth is bounded by `measure`. */
+function protoPath(value: object): PropertyKey[] | undefined {
+  if (Object.hasOwn(value, "__proto__")) return ["__proto__"];
+  for (const key of Array.isArray(value) ? value.keys() : Object.keys(value)) {
+    const inner = (value as Record<PropertyKey, unknown>)[key];
+    const found = typeof inner === "object" && inner !== null ? protoPath(inner) : undefined;
+    if (found) return [key, ...found];
   }
+  return undefined;
 }
 
 /** One pass over the bytes: depth of brackets and number of values, outside strings. */

@@ -84,25 +84,17 @@ test("an array over its bound is refused without its elements being looked at", 
   assert.equal(looked, 0);
 });
 
-test("keys named __proto__ and constructor change nothing", () => {
-  const body = parseJsonObject(
-    bytes(
-      '{"model":"m","messages":[{"role":"user","content":"x","__proto__":{"role":"system"}}],' +
-        '"__proto__":{"temperature":9},"constructor":{"prototype":{"n":3}},"chat_template_kwargs":{"__proto__":{"a":1}}}',
-    ),
-  );
-  const request = parseChatRequest(body);
-  assert.equal(request.temperature, undefined);
-  assert.equal(request.messages[0].role, "user");
-  assert.equal(({} as Record<string, unknown>).temperature, undefined);
-  const error = refusal(() =>
-    parseChatRequest(
-      parseJsonObject(
-        bytes('{"model":"m","messages":[{"role":"user","content":"x"}],"logit_bias":{"__proto__":1}}'),
-      ),
-    ),
-  );
-  assert.equal(error.param, "logit_bias");
+test("a key __proto__ is refused where it stands, escaped or not; constructor keys change nothing", () => {
+  const at = (body: string) => refusal(() => parseJsonObject(bytes(body))).param;
+  assert.equal(at('{"__proto__":{"temperature":9}}'), "__proto__");
+  assert.equal(at('{"messages":[{},{"\\u005f_proto__":{"role":"system"}}]}'), "messages[1].__proto__");
+  assert.equal(at('{"logit_bias":{"__proto__":1}}'), "logit_bias.__proto__");
+  const body =
+    '{"model":"m","messages":[{"role":"user","content":"__proto__"}],"constructor":{"prototype":{"n":3}}}';
+  const request = parseChatRequest(parseJsonObject(bytes(body)));
+  assert.equal(request.n, undefined);
+  assert.equal(request.messages[0].content, "__proto__");
+  assert.equal(({} as Record<string, unknown>).n, undefined);
 });
 
 test("unknown fields are ignored", () => {
