@@ -28,6 +28,8 @@ for (let seed = first; seed <= last; seed++) {
     const vocab = recipe.config.vocab_size as number;
     const tokens = Array.from({ length: 20 + Math.floor(random() * 60) }, () => Math.floor(random() * vocab));
     const chunk = 1 + Math.floor(random() * tokens.length);
+    // Rounding may flip the choice among experts, which changes a token's answer and those behind it.
+    const bf16Bound = [...values.keys()].every((name) => !name.includes(".experts.")) ? 1.5e-4 : 1e-2;
     const want = Float32Array.from(oracleLogits(recipe.config, values, tokens).flatMap((row) => [...row]));
     for (const backend of ["reference", "cpu"] as const) {
       for (const precision of ["f32", "bf16"] as const) {
@@ -37,7 +39,7 @@ for (let seed = first; seed <= last; seed++) {
           const metrics = compareLogits(want, new Driver(device, model).sequence(0, tokens, chunk), vocab);
           const where = `${backend} ${precision}, ${tokens.length} tokens in chunks of ${chunk}`;
           if (precision === "f32") assert.ok(metrics.max_abs <= 2e-5, `${where}: max_abs ${metrics.max_abs}`);
-          else assert.ok(metrics.median_kl <= 1.5e-4, `${where}: median_kl ${metrics.median_kl}`);
+          else assert.ok(metrics.median_kl <= bf16Bound, `${where}: median_kl ${metrics.median_kl}`);
         } finally {
           device.dispose();
         }
