@@ -1,6 +1,7 @@
 // Runs every case table of this folder.
 import assert from "node:assert/strict";
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { after, test } from "node:test";
 import { loadAddon } from "../../gpu-node/native/load.ts";
 import { OP_TABLE, type OpName } from "../../gpu-node/native/ops.ts";
@@ -27,6 +28,16 @@ test("every op has a reference kernel, to which the others are held", () => {
     .ops()
     .filter((op) => !op.backends.includes("reference"));
   assert.deepEqual(without, []);
+});
+
+test("every op has a case table, or is called by another test of this folder", () => {
+  const own = readdirSync(import.meta.dirname)
+    .filter((file) => file.endsWith(".ts") && !file.endsWith(".cases.ts"))
+    .map((file) => readFileSync(join(import.meta.dirname, file), "utf8"));
+  const untested = Object.keys(OP_TABLE).filter(
+    (op) => !tables.some((table) => table.op === op) && !own.some((text) => text.includes(`ops.${op}(`)),
+  );
+  assert.deepEqual(untested, []);
 });
 
 for (const table of tables) testOp(table);
