@@ -12,6 +12,7 @@
 
 #include <algorithm>
 
+#include "core/attention_pairs.h"
 #include "core/attention_tile.h"
 #include "core/kv_read.h"
 
@@ -103,14 +104,15 @@ struct WorkItem {
   int64_t partial;     // first query of its partial results
 };
 
-// Memory of one worker.
+// Memory of one worker. `pairs` is for blocks that multiply in bf16.
 struct TileMemory {
   float *q, *k, *v, *scores, *out;
   SoftmaxState* state;
+  uint32_t* pairs;
 
   static size_t floats(int64_t ld_k, int64_t ld_v, bool values_in_keys) {
     return kBlockQueries * (ld_k + ld_v + kLargeTile) + kLargeTile * (ld_k + (values_in_keys ? 0 : ld_v)) +
-           2 * kBlockQueries;
+           2 * kBlockQueries + kLargeTile * ld_k + kLargeTile / 2 * ld_v + kBlockQueries * kLargeTile / 2;
   }
   TileMemory(float* at, int64_t ld_k, int64_t ld_v, bool values_in_keys) {
     q = at;
@@ -119,6 +121,7 @@ struct TileMemory {
     k = scores + kBlockQueries * kLargeTile;
     v = values_in_keys ? k : k + kLargeTile * ld_k;
     state = reinterpret_cast<SoftmaxState*>(v + kLargeTile * (values_in_keys ? ld_k : ld_v));
+    pairs = reinterpret_cast<uint32_t*>(state + kBlockQueries);
   }
 };
 
@@ -192,8 +195,10 @@ class PagedAttentionKernel {
   void attend(const WorkItem& item, const TileMemory& m) {
     const KvRow& row = p_.rows[item.row];
     const int64_t queries = item.tokens * item.heads;
+    const bool in_bf16 = multiplies_pairs(queries);
     for (int64_t i = 0; i < queries; ++i) {
-      widen_row(vector_of(p_.q, item, i), p_.dim_k, p_.softmax_scale, m.q + i * ld_k_);
+      if (in_bf16) copy_query(vector_of(p_.q, item, i), reinterpret_cast<Query*>(m.q) + i * ld_k_);
+      else widen_row(vector_of(p_.q, item, i), p_.dim_k, p_.softmax_scale, m.q + i * ld_k_);
       m.state[i] = {};
     }
     std::memset(m.out, 0, queries * ld_out() * sizeof(float));
@@ -205,19 +210,21 @@ class PagedAttentionKernel {
     const int64_t fitting = kFirstLevelFloats / (p_.values_in_keys ? ld_k_ : ld_k_ + ld_v_) / kSmallTile * kSmallTile;
     const int64_t size = queries <= kFewQueries ? std::clamp(fitting, kSmallTile, kLargeTile) : kLargeTile;
     for (int64_t first = item.begin; first < item.end; first += size) {
-      const int64_t n = std::min(size, item.end - first), wide = padded(n);
+      const int64_t n = std::min(size, item.end - first);
       load_tile<Act>(keys, row, first, n, m.k, ld_k_);
       if (!p_.values_in_keys) load_tile<Act>(values, row, first, n, m.v, ld_v_);
       if (size < kLargeTile) {  // few queries: little arithmetic to hide the memory behind
         prefetch_tile(keys, row, first + size, std::min(first + 2 * size, item.end));
         if (!p_.values_in_keys) prefetch_tile(values, row, first + size, std::min(first + 2 * size, item.end));
       }
-      dot_rows(m.q, ld_k_, m.k, ld_k_, m.scores, kLargeTile, queries, (n + 3) / 4 * 4, ld_k_);
-      for (int64_t i = 0; i < queries; ++i) {
-        const int64_t visible = std::min(n, row.past + item.token + i / item.heads + 1 - first);
-        const float shrink = fold_scores(m.scores + i * kLargeTile, visible, wide, m.state[i]);
-        if (shrink != 1.0f) scale_row(m.out + i * ld_out(), ld_out(), shrink);
+#if defined(__AVX512BF16__)
+      if (in_bf16) {
+        attend_tile_pairs(item, first, n, m);
+        continue;
       }
+#endif
+      dot_rows(m.q, ld_k_, m.k, ld_k_, m.scores, kLargeTile, queries, (n + 3) / 4 * 4, ld_k_);
+      for (int64_t i = 0; i < queries; ++i) fold_query(item, i, first, n, m);
       multiply(m.scores, kLargeTile, m.v, ld_v_, m.out, ld_out(), queries, ld_out(), n, true);
     }
 
@@ -230,6 +237,55 @@ class PagedAttentionKernel {
       }
     }
   }
+
+  // Softmax of the scores of one query in the tile [first, first + n).
+  void fold_query(const WorkItem& item, int64_t query, int64_t first, int64_t n, const TileMemory& m) {
+    const int64_t seen = p_.rows[item.row].past + item.token + query / item.heads + 1;
+    const float shrink =
+        fold_scores(m.scores + query * kLargeTile, std::min(n, seen - first), padded(n), m.state[query]);
+    if (shrink != 1.0f) scale_row(m.out + query * ld_out(), ld_out(), shrink);
+  }
+
+  // Whether a block of so many queries multiplies in bf16: with enough of them to pay for pairing the tile.
+  bool multiplies_pairs(int64_t queries) const {
+#if defined(__AVX512BF16__)
+    return std::is_same_v<Query, bf16> && queries > kFewQueries && ld_k_ >= 32;
+#else
+    return false;
+#endif
+  }
+
+  void copy_query(const Query* q, Query* out) const {
+    std::memcpy(out, q, p_.dim_k * sizeof(Query));
+    std::memset(out + p_.dim_k, 0, (ld_k_ - p_.dim_k) * sizeof(Query));
+  }
+
+#if defined(__AVX512BF16__)
+  // One tile for many queries, its factors rounded to bf16. Pairs: keys [ld_k / 2, 64], values [32, dim_v].
+  void attend_tile_pairs(const WorkItem& item, int64_t first, int64_t n, const TileMemory& m) {
+    const int64_t queries = item.tokens * item.heads, wide = padded(n), half = ld_k_ / 2;
+    uint32_t *keys = m.pairs, *rounded = keys + half * kLargeTile, *values = rounded + kLargeTile * half;
+    auto* weights = reinterpret_cast<bf16*>(values + kLargeTile / 2 * ld_v_);
+    round_row(m.k, wide * ld_k_, reinterpret_cast<bf16*>(rounded));
+    for (int64_t t = 0; t < wide; t += 16)
+      for (int64_t d = 0; d < half; d += 16) {
+        const int64_t at = std::min(d, half - 16);  // the last block may overlap the one before it
+        transpose_block(rounded + t * half + at, half, keys + at * kLargeTile + t, kLargeTile);
+      }
+    if (n % 2 == 1) std::memset(m.v + n * ld_v_, 0, ld_v_ * sizeof(float));  // paired with the last value
+    for (int64_t t = 0; t < n; t += 2)
+      pair_rows(m.v + t * ld_v_, m.v + (t + 1) * ld_v_, ld_out(), values + t / 2 * ld_v_);
+
+    multiply_pairs(reinterpret_cast<const bf16*>(m.q), ld_k_, keys, kLargeTile, m.scores, kLargeTile, queries, wide,
+                   half, false);
+    for (int64_t i = 0; i < queries; ++i) {
+      scale_row(m.scores + i * kLargeTile, wide, p_.softmax_scale);
+      fold_query(item, i, first, n, m);
+      round_row(m.scores + i * kLargeTile, wide, weights + i * kLargeTile);
+    }
+    multiply_pairs(weights, kLargeTile, values, ld_v_, m.out, ld_out(), queries, ld_out(), (n + 1) / 2, true);
+  }
+#endif
 
   // The vector of q or out that belongs to a query of the block.
   Query* vector_of(const Tensor& t, const WorkItem& item, int64_t query) const {

@@ -1,5 +1,5 @@
 import { KV_FORMATS, type KvFormat } from "../../gpu-node/kv/format.ts";
-import { BF16, F32, normal, type OpCase, type OpCases, type OracleInput } from "./harness.ts";
+import { BF16_FACTORS, F32, normal, type OpCase, type OpCases, type OracleInput } from "./harness.ts";
 import { attend, forEachToken, poolArgs, type RowSpec, rowArgs, storedVectors } from "./kv.ts";
 
 function oracle({ tensors, numbers }: OracleInput) {
@@ -51,7 +51,7 @@ function attention(name: string, shape: Shape, rows: RowSpec[]): OpCase {
       softmax_scale: 1.5 * width ** -0.5,
       scale: 0.75,
     },
-    tolerance: act === "f32" ? F32 : BF16,
+    tolerance: act === "f32" ? F32 : BF16_FACTORS,
   };
 }
 

@@ -1,5 +1,12 @@
 import { KV_FORMATS, type KvFormat } from "../../gpu-node/kv/format.ts";
-import { normal, type OpCase, type OpCases, type OracleInput, type Tolerance } from "./harness.ts";
+import {
+  BF16_FACTORS,
+  normal,
+  type OpCase,
+  type OpCases,
+  type OracleInput,
+  type Tolerance,
+} from "./harness.ts";
 import { attend, forEachToken, poolArgs, type RowSpec, rowArgs, storedVectors } from "./kv.ts";
 
 function oracle({ tensors, numbers }: OracleInput) {
@@ -67,8 +74,6 @@ interface Shape {
 
 // Two sums of up to hundreds of terms lie between the inputs and a result.
 const TWO_SUMS: Tolerance = { abs: 1e-5, rel: 1e-5 };
-// Keys, values and weights rounded to bf16 on the way.
-const BF16_FACTORS: Tolerance = { abs: 1e-2, rel: 1 / 100 };
 
 function attention(name: string, shape: Shape, rows: RowSpec[]): OpCase {
   const { heads, lora, rope, nope, v, format, act = "f32", weight = "bf16", pad = 0 } = shape;

@@ -79,6 +79,8 @@ export const EXACT: Tolerance = { abs: 0, rel: 0 };
 export const F32: Tolerance = { abs: 1e-6, rel: 2e-6 };
 /** A result rounded to bf16 once. */
 export const BF16: Tolerance = { abs: 1e-6, rel: 1 / 200 };
+/** A result of bf16 inputs whose intermediate factors of magnitude about 1 may be rounded to bf16 as well. */
+export const BF16_FACTORS: Tolerance = { abs: 1e-2, rel: 1 / 100 };
 
 const seed = Number(process.env.EDGEWISE_SEED ?? Math.floor(Math.random() * 2 ** 31));
 const only = process.env.EDGEWISE_OPS?.split(",");
