@@ -51,9 +51,9 @@ uint64_t Stream::push(Step step, std::shared_ptr<const Steps> graph) {
 void Stream::wait(uint64_t ticket) {
   std::unique_lock lock(mutex_);
   if (ticket > enqueued_) throw std::runtime_error("wait: no such ticket " + std::to_string(ticket));
-  waiters_.fetch_add(1);
+  wanted_.store(ticket);
   done_.wait(lock, [&] { return completed_.load() >= ticket; });
-  waiters_.fetch_sub(1);
+  wanted_.store(UINT64_MAX);
   std::lock_guard failure_lock(failure_mutex_);
   if (!failure_ || ticket < failure_->begin || ticket > failure_->end) return;
   if (failure_->end == UINT64_MAX) failure_->end = enqueued_;
@@ -68,7 +68,7 @@ void Stream::thread_main() {
     for (; !batch.empty() && !stop_.load(std::memory_order_relaxed); batch.pop_front()) {
       execute(batch.front(), context);
       completed_.store(batch.front().seq);
-      if (waiters_.load() > 0) {
+      if (wanted_.load() <= batch.front().seq) {
         std::lock_guard lock(mutex_);
         done_.notify_all();
       }

@@ -1,4 +1,4 @@
-// An in-order queue of kernels, run by one thread of its own.
+// An in-order queue of kernels, run by one thread of its own and fed by one other.
 #pragma once
 
 #include <atomic>
@@ -68,7 +68,8 @@ class Stream {
   std::atomic<bool> pending_{false};  // queue_ is not empty: what the stream thread spins on
   std::atomic<bool> stop_{false};
   std::atomic<uint64_t> completed_{0};
-  std::atomic<int> waiters_{0};
+  // The ticket that wait() sleeps for: other completions wake nobody.
+  std::atomic<uint64_t> wanted_{UINT64_MAX};
 
   struct Failure {
     uint64_t begin, end;  // sequence numbers; end is open until the failure is thrown
