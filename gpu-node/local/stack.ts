@@ -43,7 +43,8 @@ export class PartFailed extends Error {
   }
 }
 
-const STARTUP_MS = 60_000;
+/** For the edge; a node may load a large model for as long as it lives. */
+const EDGE_STARTUP_MS = 60_000;
 const GRACE_MS = 5_000;
 const POLL_MS = 50;
 /** Lines kept of each part for the case that it fails. */
@@ -90,7 +91,7 @@ export async function startStack(options: StackOptions, abort: AbortSignal): Pro
   const began = Date.now();
   const seconds = () => (Date.now() - began) / 1000;
 
-  const until = async (part: string, shown: string, probe: string) => {
+  const until = async (part: string, shown: string, probe: string, limitMs = Number.POSITIVE_INFINITY) => {
     while (!abort.aborted && !(await answers(probe))) {
       if (seconds() * 1000 > STARTUP_MS)
         throw new Error(`${part} was not ready after ${STARTUP_MS / 1000} s`);
@@ -100,7 +101,7 @@ export async function startStack(options: StackOptions, abort: AbortSignal): Pro
   };
   const ready = Promise.all([
     ...nodes.map((node) => until(`node ${node.id}`, node.url, `${node.url}/readyz`)),
-    until("edge", url, `${url}/livez`),
+    until("edge", url, `${url}/livez`, EDGE_STARTUP_MS),
   ]);
   try {
     const first = await Promise.race([ready, failed]);
