@@ -93,8 +93,7 @@ export async function startStack(options: StackOptions, abort: AbortSignal): Pro
 
   const until = async (part: string, shown: string, probe: string, limitMs = Number.POSITIVE_INFINITY) => {
     while (!abort.aborted && !(await answers(probe))) {
-      if (seconds() * 1000 > STARTUP_MS)
-        throw new Error(`${part} was not ready after ${STARTUP_MS / 1000} s`);
+      if (seconds() * 1000 > limitMs) throw new Error(`${part} was not ready after ${limitMs / 1000} s`);
       await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     }
     if (!abort.aborted) onReady?.(part, shown, seconds());
