@@ -68,11 +68,17 @@ export interface Device {
   upload(target: Tensor, data: ArrayBufferView): void;
   /** Waits for the stream and copies the tensor out. Refused during capture. */
   read(source: Tensor): ArrayBuffer;
-  /** Records the ops that `body` enqueues instead of running them. Alloc, read, sync and wait are refused inside. */
+  /**
+   * Records the ops that `body` enqueues instead of running them. Inside, temp() and useArena() work; all
+   * other allocation, upload, read, record, wait, sync, replay and dispose are refused by name.
+   */
   capture(body: () => void): Graph;
   /** Marks this point of the stream. */
   record(): number;
-  /** Blocks until the marked point is reached; throws the first failure since the last wait. */
+  /**
+   * Blocks until the marked point is reached; throws the failure of an op before it. Ops enqueued between a failure and
+   * the wait that throws it are skipped, and tickets among them throw it as well; a failure behind the ticket does not.
+   */
   wait(ticket: number): void;
   sync(): void;
   /** Ops launched since the device was opened, graph nodes counted one by one. */
