@@ -1,6 +1,7 @@
 """Batches: tasks and books packed into rows, made by worker processes ahead of the training loop."""
 
 import multiprocessing
+import queue as queues
 import random
 import re
 from collections import Counter
@@ -134,10 +135,19 @@ class Feed:
 
 
 def work(source, seed, step, stride, plan, progress, queue, book_weight, fingerprints):
+    """A worker's loop. It ends by itself when the training process is gone."""
+    parent = multiprocessing.parent_process()
     try:
         while True:
             rows, length, size = plan(progress.value)
-            queue.put(batch(source, seed, step, rows, length, size, book_weight, fingerprints))
+            made = batch(source, seed, step, rows, length, size, book_weight, fingerprints)
+            while True:
+                try:
+                    queue.put(made, timeout=5)
+                    break
+                except queues.Full:
+                    if not parent.is_alive():
+                        return
             step += stride
     except Exception as reason:
         queue.put(reason)
