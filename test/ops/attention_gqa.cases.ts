@@ -1,8 +1,8 @@
-import type { KvFormat } from "../../gpu-node/kv/format.ts";
-import { KV_FORMATS } from "../../gpu-node/kv/format.ts";
-import { BF16_FACTORS, F32, normal, type OpCase, type OpCases, type OracleInput } from "./harness.ts";
+import { KV_FORMATS, type KvFormat } from "../../gpu-node/kv/format.ts";
+import { BF16_FACTORS, normal, type OpCase, type OpCases, type OracleInput } from "./harness.ts";
 import {
   attend,
+  F32_SOFTMAX,
   forEachToken,
   type PoolShape,
   poolArgs,
@@ -71,7 +71,7 @@ function attention(name: string, shape: Shape, rows: RowSpec[]): OpCase {
       k_scale: 0.75,
       v_scale: 1.5,
     },
-    tolerance: act === "f32" ? F32 : BF16_FACTORS,
+    tolerance: act === "f32" ? F32_SOFTMAX : BF16_FACTORS,
   };
 }
 

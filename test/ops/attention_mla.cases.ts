@@ -1,6 +1,6 @@
 import { KV_FORMATS, type KvFormat } from "../../gpu-node/kv/format.ts";
-import { BF16_FACTORS, F32, normal, type OpCase, type OpCases, type OracleInput } from "./harness.ts";
-import { attend, forEachToken, poolArgs, type RowSpec, rowArgs, storedVectors } from "./kv.ts";
+import { BF16_FACTORS, normal, type OpCase, type OpCases, type OracleInput } from "./harness.ts";
+import { attend, F32_SOFTMAX, forEachToken, poolArgs, type RowSpec, rowArgs, storedVectors } from "./kv.ts";
 
 function oracle({ tensors, numbers }: OracleInput) {
   const { q, latent, out: like } = tensors;
@@ -51,7 +51,7 @@ function attention(name: string, shape: Shape, rows: RowSpec[]): OpCase {
       softmax_scale: 1.5 * width ** -0.5,
       scale: 0.75,
     },
-    tolerance: act === "f32" ? F32 : BF16_FACTORS,
+    tolerance: act === "f32" ? F32_SOFTMAX : BF16_FACTORS,
   };
 }
 

@@ -1,13 +1,6 @@
 import { KV_FORMATS, type KvFormat } from "../../gpu-node/kv/format.ts";
-import {
-  BF16_FACTORS,
-  normal,
-  type OpCase,
-  type OpCases,
-  type OracleInput,
-  type Tolerance,
-} from "./harness.ts";
-import { attend, forEachToken, poolArgs, type RowSpec, rowArgs, storedVectors } from "./kv.ts";
+import { BF16_FACTORS, normal, type OpCase, type OpCases, type OracleInput } from "./harness.ts";
+import { attend, F32_SOFTMAX, forEachToken, poolArgs, type RowSpec, rowArgs, storedVectors } from "./kv.ts";
 
 function oracle({ tensors, numbers }: OracleInput) {
   const { q, latent, kv_up: up, out: like } = tensors;
@@ -72,9 +65,6 @@ interface Shape {
   pad?: number;
 }
 
-// Two sums of up to hundreds of terms lie between the inputs and a result.
-const TWO_SUMS: Tolerance = { abs: 1e-5, rel: 1e-5 };
-
 function attention(name: string, shape: Shape, rows: RowSpec[]): OpCase {
   const { heads, lora, rope, nope, v, format, act = "f32", weight = "bf16", pad = 0 } = shape;
   const { tokens, pages, args } = rowArgs(rows);
@@ -91,7 +81,7 @@ function attention(name: string, shape: Shape, rows: RowSpec[]): OpCase {
       softmax_scale: (nope + rope) ** -0.5,
       scale: 0.75,
     },
-    tolerance: act === "f32" ? TWO_SUMS : BF16_FACTORS,
+    tolerance: act === "f32" ? F32_SOFTMAX : BF16_FACTORS,
   };
 }
 

@@ -11,9 +11,12 @@ import {
 import type { Tensor } from "../../gpu-node/native/addon.ts";
 import { type OpDevice, openDevice } from "../../gpu-node/native/device.ts";
 import { decodeBf16, decodeE4m3, encodeBf16, encodeE4m3 } from "./formats.ts";
-import type { HostTensor } from "./harness.ts";
+import type { HostTensor, Tolerance } from "./harness.ts";
 import { type Fill, Random, uniform, values } from "./random.ts";
 import type { TensorCase } from "./tensors.ts";
+
+/** f32 attention: rounding of a score of magnitude 10 or more is multiplied by the softmax. */
+export const F32_SOFTMAX: Tolerance = { abs: 1e-5, rel: 1e-5 };
 
 export interface PoolShape {
   format: KvFormat;
