@@ -72,8 +72,8 @@ export function parseJsonObject(bytes: Uint8Array): Record<string, unknown> {
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw new ApiError("invalid_json", "The body must be a JSON object.");
   }
-  // Rare enough that only a body that spells it, escaped or not, is searched.
-  const proto = /__proto__|\\u005f/i.test(text) ? protoPath(value) : undefined;
+  // Rare enough that only a body that spells it, or escapes characters as such a spelling would, is searched.
+  const proto = /__proto__|\\u00[567]/i.test(text) ? protoPath(value) : undefined;
   if (proto) {
     const param = fieldPath(proto);
     throw new ApiError("invalid_value", `${param} is not allowed.`, { param });

@@ -68,6 +68,8 @@ const TIMESTAMP = /^[0-9]{1,15}$/;
 /** Reads `<id>:<secret>`; undefined when it is not one. */
 export function parseNodeKey(text: string): NodeKey | undefined {
   const colon = text.indexOf(":");
+  // Without one the cut would make an id of the secret, and ids travel in the clear.
+  if (colon < 0) return undefined;
   const key = { id: text.slice(0, colon), secret: text.slice(colon + 1) };
   return isNodeKey(key) ? key : undefined;
 }

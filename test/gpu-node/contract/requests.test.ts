@@ -88,6 +88,11 @@ test("a key __proto__ is refused where it stands, escaped or not; constructor ke
   const at = (body: string) => refusal(() => parseJsonObject(bytes(body))).param;
   assert.equal(at('{"__proto__":{"temperature":9}}'), "__proto__");
   assert.equal(at('{"messages":[{},{"\\u005f_proto__":{"role":"system"}}]}'), "messages[1].__proto__");
+  for (const [i, letter] of [..."__proto__"].entries()) {
+    const escaped = `\\u00${letter.charCodeAt(0).toString(16).toUpperCase()}`;
+    const spelled = `${"__proto__".slice(0, i)}${escaped}${"__proto__".slice(i + 1)}`;
+    assert.equal(at(`{"tools":[{"${spelled}":1}]}`), "tools[0].__proto__", spelled);
+  }
   assert.equal(at('{"logit_bias":{"__proto__":1}}'), "logit_bias.__proto__");
   const body =
     '{"model":"m","messages":[{"role":"user","content":"__proto__"}],"constructor":{"prototype":{"n":3}}}';

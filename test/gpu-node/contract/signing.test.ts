@@ -92,7 +92,15 @@ test("missing, malformed, unknown and expired are told apart", async () => {
 test("a node key survives its text form and short secrets are refused", async () => {
   const key = generateNodeKey("edge-1");
   assert.deepEqual(parseNodeKey(formatNodeKey(key)), key);
-  for (const bad of ["", "id", "id:short", `:${key.secret}`, `i d:${key.secret}`, `id:${"x".repeat(31)}`]) {
+  for (const bad of [
+    "",
+    "id",
+    key.secret,
+    "id:short",
+    `:${key.secret}`,
+    `i d:${key.secret}`,
+    `id:${"x".repeat(31)}`,
+  ]) {
     assert.equal(parseNodeKey(bad), undefined, bad);
   }
   await assert.rejects(createSigner({ id: "x", secret: "short" }), TypeError);
