@@ -50,6 +50,7 @@ export function parseFlags<T extends OptionTable>(table: T, argv: string[]): Par
     const [flag, inline] = splitFlag(argv[i]);
     const negated = flag.startsWith("--no-") ? keys.get(`--${flag.slice(5)}`) : undefined;
     if (negated !== undefined && table[negated].type === "boolean") {
+      if (inline !== undefined) throw new UsageError(`${flag} takes no value`);
       out[negated] = false;
       continue;
     }
@@ -63,6 +64,8 @@ export function parseFlags<T extends OptionTable>(table: T, argv: string[]): Par
       out[key] = true;
       continue;
     }
+    // A value that begins with two dashes is written `--flag=--value`.
+    if (inline === undefined && argv[i + 1]?.startsWith("--")) throw new UsageError(`${flag} needs a value`);
     const text = inline ?? argv[++i];
     if (text === undefined) throw new UsageError(`${flag} needs a value`);
     out[key] = fromText(spec, flag, text);

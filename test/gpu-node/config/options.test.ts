@@ -60,6 +60,8 @@ test("wrong types, missing values and broken files are one line", () => {
   refused("", ["--port", ""], /--port must be a number/);
   refused("", ["--port", "70000"], /--port must be at most 65535/);
   refused("", ["--port"], /--port needs a value/);
+  refused("", ["--model", "--port", "1"], /--model needs a value/);
+  refused("", ["--no-prefix-cache=false"], /--no-prefix-cache takes no value/);
   refused("port = ", [], /edgewise.toml:1: /);
   refused("", ["--config", "/does/not/exist"], /cannot read .*ENOENT/);
 });
