@@ -7,7 +7,7 @@ import { type ChatTemplate, loadChatTemplate } from "./template/chat-template.ts
 import { templateMessages, templateTools, userStrings } from "./template/variables.ts";
 import { chooseMark } from "./tokenizer/control.ts";
 import { loadTokenizer, readJson } from "./tokenizer/load.ts";
-import { type Tokenizer, tokenName } from "./tokenizer/tokenizer.ts";
+import { type Tokenizer, TokenizerFileError, tokenName } from "./tokenizer/tokenizer.ts";
 
 /** What to do with a control token spelled in user text: refuse the request, or take it as the text it is. */
 export type ControlPolicy = "refuse" | "text";
@@ -144,16 +144,20 @@ function readEos(
 }
 
 function readDefaults(generation: Record<string, unknown>): SamplingDefaults {
-  const number = (key: string) => {
+  // Outside its range a default would fail every request that leaves the field out.
+  const number = (key: string, low: number, high = Number.MAX_VALUE) => {
     const value = generation[key];
-    return typeof value === "number" && Number.isFinite(value) ? value : undefined;
+    if (typeof value !== "number" || !Number.isFinite(value)) return undefined;
+    if (value >= low && value <= high) return value;
+    const range = high === Number.MAX_VALUE ? `at least ${low}` : `from ${low} to ${high}`;
+    throw new TokenizerFileError(`generation_config.json: ${key} is ${value}, it must be ${range}`);
   };
   return {
-    temperature: generation.do_sample === false ? 0 : (number("temperature") ?? 1),
-    topP: number("top_p") ?? 1,
-    topK: Math.max(0, number("top_k") ?? 0),
-    minP: number("min_p") ?? 0,
-    repetitionPenalty: number("repetition_penalty") ?? 1,
-    maxTokens: number("max_new_tokens"),
+    temperature: generation.do_sample === false ? 0 : (number("temperature", 0) ?? 1),
+    topP: number("top_p", 0, 1) ?? 1,
+    topK: Math.max(0, Math.floor(number("top_k", -1) ?? 0)),
+    minP: number("min_p", 0, 1) ?? 0,
+    repetitionPenalty: number("repetition_penalty", 1e-3) ?? 1,
+    maxTokens: number("max_new_tokens", 1),
   };
 }

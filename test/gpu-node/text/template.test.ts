@@ -96,7 +96,7 @@ test("the bundled model's prompt is the conversation in Kimi's form", () => {
   );
 });
 
-test("end tokens come from generation_config.json, else config.json, else the tokenizer; files that lack are named", () => {
+test("end tokens come from generation_config.json, else config.json, else the tokenizer; files that lack and defaults that cannot be are named", () => {
   const model = join(dir, "model");
   cpSync(NANO, model, { recursive: true, filter: (path) => !path.includes("train") });
   const write = (name: string, value: unknown) => writeFileSync(join(model, name), JSON.stringify(value));
@@ -112,6 +112,17 @@ test("end tokens come from generation_config.json, else config.json, else the to
     repetitionPenalty: 1,
     maxTokens: 9,
   });
+  for (const [key, value] of [
+    ["temperature", -1],
+    ["top_p", 5],
+    ["min_p", 1.5],
+    ["repetition_penalty", 0],
+    ["max_new_tokens", 0],
+  ] as const) {
+    write("generation_config.json", { [key]: value });
+    const message = new RegExp(`generation_config.json: ${key} is ${value}, it must be `);
+    assert.throws(() => loadModelText(model), { name: "TokenizerFileError", message });
+  }
   write("generation_config.json", {});
   assert.deepEqual(loadModelText(model).eos, [7]);
   write("config.json", { text_config: { eos_token_id: 8 } });
