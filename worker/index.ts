@@ -53,13 +53,15 @@ app.post(`${ACCOUNT}/ai/run/:model{.+}`, runNamedModel);
 app.get(`${ACCOUNT}/ai/models/search`, searchModels);
 
 app.notFound((c) => {
-  const other = c.req.method === "POST" ? "GET" : "POST";
-  const [handlers] = app.router.match(other, c.req.path);
-  // The two `use` stages match every path; a third match is a route under another method.
-  const known = handlers.some(([[, route]]) => route.method === other);
-  const error = known
-    ? new ApiError("method_not_allowed", `${c.req.method} is not available for this path; use ${other}.`)
-    : new ApiError("not_found", "No such path.");
+  // The two `use` stages match every path; a match of the method's own is a route.
+  const other = ["GET", "POST"].find((method) => {
+    const [handlers] = app.router.match(method, c.req.path);
+    return method !== c.req.method && handlers.some(([[, route]]) => route.method === method);
+  });
+  const error =
+    other === undefined
+      ? new ApiError("not_found", "No such path.")
+      : new ApiError("method_not_allowed", `${c.req.method} is not available for this path; use ${other}.`);
   return errorResponse(error, dialectOf(c.req.path), c.get("requestId"));
 });
 app.onError((error, c) => errorResponse(error, dialectOf(c.req.path), c.get("requestId")));

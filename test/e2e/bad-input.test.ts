@@ -212,6 +212,8 @@ describe("bad input", { skip: SKIP }, () => {
     assert.deepEqual([method.status, method.code], [405, "method_not_allowed"]);
     const nativeMethod = await failureOf(await fetch(runUrl(), { headers }));
     assert.deepEqual([nativeMethod.status, nativeMethod.code], [405, "method_not_allowed"]);
+    const models = await failureOf(await fetch(`${path.url}/v1/models`, { method: "DELETE", headers }));
+    assert.deepEqual([models.status, models.code], [405, "method_not_allowed"]);
   });
 
   test("after all of it the node holds nothing", async () => {

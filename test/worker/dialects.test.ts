@@ -189,3 +189,19 @@ test("livez and readyz need no key; readiness follows the nodes", async () => {
   assert.equal(response.status, 503);
   assert.deepEqual(await response.json(), { ready: false, nodes: [{ id: "a", ready: false }] });
 });
+
+test("a path that knows another method says which", async () => {
+  const headers = { authorization: `Bearer ${key.token}` };
+  const ask = async (method: string, path: string) => {
+    const response = await fetch(edge.url + path, { method, headers });
+    return `${response.status} ${await response.text()}`;
+  };
+  for (const method of ["PUT", "DELETE", "PATCH", "POST"]) {
+    assert.match(await ask(method, "/v1/models"), /^405 .*use GET\./, method);
+  }
+  for (const method of ["PUT", "DELETE", "GET"]) {
+    assert.match(await ask(method, `${native}/run/nano`), /^405 .*use POST\./, method);
+  }
+  for (const method of ["PUT", "POST", "GET"])
+    assert.match(await ask(method, "/v1/nothing"), /^404 /, method);
+});
