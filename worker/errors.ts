@@ -10,7 +10,7 @@ interface NativeCode {
   status?: number;
 }
 
-/** Sources: Workers AI error page, Cloudflare API reference, behaviour of public clients (research/edge-api.md A.5). */
+/** Sources: Workers AI error page, Cloudflare API reference, behaviour of public clients. */
 const NATIVE: Record<ErrorCode, NativeCode> = {
   invalid_json: { code: 8001 },
   invalid_value: { code: 8001 },

@@ -1,4 +1,4 @@
-// Which node a request goes to: rendezvous hashing with bounded load (DESIGN D18); spilled sessions are pinned.
+// Which node a request goes to: rendezvous hashing with bounded load; spilled sessions are pinned.
 
 import { EDGE } from "./limits.ts";
 

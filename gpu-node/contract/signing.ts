@@ -1,4 +1,4 @@
-// How the edge signs requests to a node and how a node checks them (DESIGN D19). WebCrypto only: the same file runs in
+// How the edge signs requests to a node and how a node checks them. WebCrypto only: the same file runs in
 // workerd and in Node. Shared by worker/ and server/; imports nothing of ours.
 
 /** A shared secret of edge and node; the text form is `<id>:<secret>`. */

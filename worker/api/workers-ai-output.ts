@@ -38,8 +38,7 @@ interface Chunk {
 export const renderer: Renderer = { dialect: "workers-ai", json: envelope, stream: frames };
 
 /**
- * `result` holds the classic native fields and the whole completion beside them, as models of either generation answer
- * (research/edge-api.md A.4).
+ * `result` holds the classic native fields and the whole completion beside them, as models of either generation answer.
  */
 function envelope(text: string): string {
   const answer = completion.safeParse(parse(text));
