@@ -159,14 +159,14 @@ struct OpRegistrar {
 // In cpu.cc, which CMake compiles three times with EDGEWISE_ISA set to portable, avx2 or avx512.
 // Put everything of the file into `namespace edgewise::EDGEWISE_ISA { namespace { ... } }`.
 #define EDGEWISE_CPU_KERNEL(P, fn)                                                             \
-  static const int EDGEWISE_CONCAT(edgewise_cpu_kernel_, __LINE__) = [] {                      \
+  static const int EDGEWISE_CONCAT(edgewise_cpu_kernel_, __COUNTER__) = [] {                      \
     ::edgewise::Kernels<P>::instance().cpu[static_cast<int>(::edgewise::Isa::EDGEWISE_ISA)] = fn; \
     return 0;                                                                                  \
   }()
 
 // In cuda.cu.
 #define EDGEWISE_CUDA_KERNEL(P, fn)                                                \
-  static const int EDGEWISE_CONCAT(edgewise_cuda_kernel_, __LINE__) = [] {         \
+  static const int EDGEWISE_CONCAT(edgewise_cuda_kernel_, __COUNTER__) = [] {         \
     ::edgewise::Kernels<P>::instance().cuda = fn;                                  \
     return 0;                                                                      \
   }()
