@@ -33,8 +33,8 @@ struct WeightView {
   const uint8_t* zero;  // or null
 };
 
-// static: this header is compiled once per instruction set, and no two of them may share a function.
-static inline WeightView view_of(const Weights& w, int64_t expert = 0) {
+// Always inline: this header is compiled once per instruction set, and no function of one may be called from another.
+[[gnu::always_inline]] static inline WeightView view_of(const Weights& w, int64_t expert = 0) {
   WeightView v;
   v.form = w.form;
   v.dtype = w.data.dtype;
