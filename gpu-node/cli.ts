@@ -9,11 +9,12 @@ interface Verb {
   load: () => Promise<{ main(argv: string[]): Promise<number> }>;
 }
 
-const verbs: Record<string, Verb> = {
+export const verbs: Record<string, Verb> = {
   start: { help: "nodes and edge on this machine", load: () => import("./local/start.ts") },
   test: { help: "run the tests that need no GPU", load: () => import("./local/test.ts") },
   serve: { help: "serve one model folder as a GPU node", load: () => import("./server/serve.ts") },
   bench: { help: "time a model on this machine", load: () => import("./bench/bench.ts") },
+  doctor: { help: "what this machine runs, and why not the rest", load: () => import("./native/doctor.ts") },
   eval: { help: "compare a model's answers with golden ones", load: () => import("./eval/eval.ts") },
 };
 

@@ -35,7 +35,8 @@ pool_rows_read counts the rows that attention read from the KV cache, over all s
 /** @returns exit code: 0; 1 when the model can't be loaded or run, or a greedy continuation differs */
 export async function main(argv: string[]): Promise<number> {
   const [what, ...flags] = argv;
-  if (what === undefined || what === "--help" || what === "-h" || flags.includes("--help")) {
+  if (what === undefined) throw new UsageError("eval needs logits or greedy; see edgewise eval --help");
+  if (what === "--help" || what === "-h" || flags.includes("--help")) {
     console.log(HELP);
     return 0;
   }

@@ -1,7 +1,7 @@
 // `edgewise doctor`: what this machine can run, and why it can't run the rest.
 import { existsSync } from "node:fs";
 import { delimiter, join } from "node:path";
-import { parseArgs } from "node:util";
+import { helpText, type OptionTable, parseFlags } from "../options.ts";
 import type { Addon } from "./addon.ts";
 import { addonPath, loadAddon } from "./load.ts";
 
@@ -17,17 +17,20 @@ export interface Report {
   cuda: { nvcc: string | null; driver: boolean };
 }
 
-const USAGE = "usage: edgewise doctor [--json]";
+const doctorOptions = {
+  json: { type: "boolean", default: false, help: "print JSON" },
+} as const satisfies OptionTable;
 
-/** Prints the report; 0 when the CPU backend works, 1 when the addon does not load, 2 for a wrong call. */
+/**
+ * Prints the report; 0 when the CPU backend works, 1 when the addon does not load.
+ * @throws UsageError unknown flag
+ */
 export async function main(argv: string[]): Promise<number> {
-  let json: boolean | undefined;
-  try {
-    json = parseArgs({ args: argv, options: { json: { type: "boolean" } } }).values.json;
-  } catch (error) {
-    console.error(`${(error as Error).message}\n${USAGE}`);
-    return 2;
+  if (argv.includes("--help")) {
+    console.log(`edgewise doctor [flags]: what this machine runs\n\n${helpText(doctorOptions)}`);
+    return 0;
   }
+  const { json } = parseFlags(doctorOptions, argv);
   const report = examine();
   console.log(json ? JSON.stringify(report, null, 2) : describe(report));
   return "error" in report.addon ? 1 : 0;

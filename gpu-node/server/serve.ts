@@ -41,6 +41,7 @@ export async function main(argv: string[]): Promise<number> {
   const generations = new Generations(engine);
   const prompts = new Prompts(text, dir);
   const names = options.served_model_name?.split(",").map((name) => name.trim()) ?? [];
+  if (names.includes("")) throw new UsageError("--served-model-name holds an empty name");
   const app = createApp({
     engine,
     generations,

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { run } from "../../../gpu-node/cli.ts";
+import { run, verbs } from "../../../gpu-node/cli.ts";
 import { loadOptions, serveOptions } from "../../../gpu-node/config.ts";
 import { flagOf, helpText, UsageError } from "../../../gpu-node/options.ts";
 
@@ -70,4 +70,13 @@ test("an unknown verb exits with 2 and a suggestion", async (context) => {
   const error = context.mock.method(console, "error", () => {});
   assert.equal(await run(["sevre"]), 2);
   assert.match(String(error.mock.calls[0].arguments[0]), /unknown verb sevre; did you mean serve\?/);
+});
+
+test("every verb answers --help with its own name", async (context) => {
+  const log = context.mock.method(console, "log", () => {});
+  for (const verb of Object.keys(verbs)) {
+    log.mock.resetCalls();
+    assert.equal(await run([verb, "--help"]), 0, verb);
+    assert.match(String(log.mock.calls[0]?.arguments[0]), new RegExp(`edgewise ${verb}\\b`), verb);
+  }
 });
