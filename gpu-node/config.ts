@@ -73,7 +73,7 @@ export const serveOptions = {
   deterministic: {
     type: "boolean",
     default: false,
-    help: "only operators whose rows do not depend on the other rows of a step",
+    help: "same bits for a request whatever else is in the batch (not with FP8 KV)",
   },
   max_connections: { type: "integer", default: 1024, min: 1, max: 65535, help: "open client connections" },
 } as const satisfies OptionTable;

@@ -86,6 +86,7 @@ export class GqaAttention implements Attention {
       kv_len: batch.kvLen,
       out: mixed,
       softmax_scale: softmaxScale,
+      deterministic: Number(step.deterministic),
     });
     return linear(step, mixed.reshape([tokens, heads * headDim]), this.#o, out);
   }

@@ -18,12 +18,15 @@ export class StepContext {
   readonly ops: Ops;
   /** dtype of activations. The residual stream is f32 always. */
   readonly act: Activations;
+  /** A token's bits must not depend on what else the step computes, nor on how its sequence is cut into steps. */
+  readonly deterministic: boolean;
   readonly #device: StepDevice;
   readonly #buffers = new Map<string, Tensor>();
 
-  constructor(device: StepDevice, act: Activations) {
+  constructor(device: StepDevice, act: Activations, deterministic: boolean) {
     this.ops = device.ops;
     this.act = act;
+    this.deterministic = deterministic;
     this.#device = device;
   }
 

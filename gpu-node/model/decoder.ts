@@ -3,10 +3,10 @@ import type { Tensor } from "../native/addon.ts";
 import type { WeightLoader } from "../weights/load.ts";
 import type { Linear } from "../weights/weight.ts";
 import { type Attention, GqaAttention, type Rope } from "./attention.ts";
-import type { StepContext } from "./context.ts";
+import type { Activations, StepContext } from "./context.ts";
 import { type KvScales, type LayerKv, loadKvScales } from "./kv.ts";
 import { type FeedForward, linear, Mlp, RmsNorm } from "./layers.ts";
-import { MlaAttention, type MlaOptions } from "./mla.ts";
+import { MlaAttention } from "./mla.ts";
 import { Moe } from "./moe.ts";
 import type { ModelSpec } from "./spec.ts";
 import type { StepBatch } from "./step.ts";
@@ -27,7 +27,7 @@ export class Decoder {
   readonly #norm: RmsNorm;
   readonly #head: Linear;
 
-  constructor(loader: WeightLoader, spec: ModelSpec, options: MlaOptions) {
+  constructor(loader: WeightLoader, spec: ModelSpec, activations: Activations) {
     const { hidden, vocab, normEps } = spec;
     const { rope } = spec.attention;
     const frequencies = loader.upload("f32", [rope.dims / 2], rope.inverseFrequencies);
@@ -35,7 +35,7 @@ export class Decoder {
     this.#vocab = vocab;
     this.#embedding = loader.float("model.embed_tokens.weight", [vocab, hidden]);
     this.#layers = spec.layers.map((_, i) =>
-      loadLayer(loader, i, spec, { spec: rope, frequencies }, options),
+      loadLayer(loader, i, spec, { spec: rope, frequencies }, activations),
     );
     this.#norm = new RmsNorm(loader, "model.norm", hidden, normEps);
     this.#head =
@@ -77,7 +77,7 @@ function loadLayer(
   index: number,
   spec: ModelSpec,
   rope: Rope,
-  options: MlaOptions,
+  activations: Activations,
 ): Layer {
   const { hidden, normEps, attention } = spec;
   const name = `model.layers.${index}`;
@@ -86,7 +86,7 @@ function loadLayer(
     inputNorm: new RmsNorm(loader, `${name}.input_layernorm`, hidden, normEps),
     attention:
       attention.kind === "mla"
-        ? new MlaAttention(loader, `${name}.self_attn`, hidden, attention, rope, options)
+        ? new MlaAttention(loader, `${name}.self_attn`, hidden, attention, rope, activations)
         : new GqaAttention(loader, `${name}.self_attn`, hidden, attention, rope, normEps),
     postNorm: new RmsNorm(loader, `${name}.post_attention_layernorm`, hidden, normEps),
     feedForward:

@@ -61,16 +61,16 @@ function loadDecoder(
   memory: WeightMemory,
   options: ModelOptions,
 ): Decoder {
-  const mla = { activations: options.activations, absorbedOnly: options.deterministic ?? false };
+  const { activations } = options;
   const common = { prefix: spec.weightPrefix, block: spec.quantization.block };
   const checker = new WeightLoader(checkpoint, dryMemory, { ...common, check: true });
-  new Decoder(checker, spec, mla);
+  new Decoder(checker, spec, activations);
   checker.finish(spec.ignoredTensors);
   const onProgress = (bytes: number) => options.onProgress?.(bytes, checker.bytes);
   return new Decoder(
     new WeightLoader(checkpoint, memory, { ...common, check: false, onProgress }),
     spec,
-    mla,
+    activations,
   );
 }
 
@@ -82,6 +82,7 @@ class LoadedModel implements Model {
   kv: LayerKv[] = [];
   readonly #device: StepDevice & Pick<Device, "alloc">;
   readonly #decoder: Decoder;
+  readonly #deterministic: boolean;
 
   constructor(
     spec: ModelSpec,
@@ -96,6 +97,7 @@ class LoadedModel implements Model {
     this.kvBytesPerPage = spec.layers.length * PAGE_TOKENS * perToken;
     this.#device = device;
     this.#decoder = decoder;
+    this.#deterministic = options.deterministic ?? false;
   }
 
   allocKv(pages: number): void {
@@ -104,7 +106,8 @@ class LoadedModel implements Model {
   }
 
   forward(batch: StepBatch): Tensor {
-    return this.#decoder.forward(new StepContext(this.#device, this.activations), batch, this.kv);
+    const step = new StepContext(this.#device, this.activations, this.#deterministic);
+    return this.#decoder.forward(step, batch, this.kv);
   }
 
   arenaBytes({ tokens, rows, samples }: { tokens: number; rows: number; samples: number }): number {
@@ -113,7 +116,7 @@ class LoadedModel implements Model {
       const dry = new DryStep();
       const batch = dryBatch(tokens, rows, samples, maxKvLen);
       const kv = this.#allocate({ alloc: shapeTensor }, 2);
-      this.#decoder.forward(new StepContext(dry, this.activations), batch, kv);
+      this.#decoder.forward(new StepContext(dry, this.activations, this.#deterministic), batch, kv);
       return dry.bytes;
     });
     return Math.max(...sizes);

@@ -13,12 +13,6 @@ import { linear, RmsNorm } from "./layers.ts";
 import type { MlaSpec } from "./spec.ts";
 import type { StepBatch } from "./step.ts";
 
-export interface MlaOptions {
-  activations: Activations;
-  /** Always the absorbed form, so that a row's bits do not depend on the rest of the batch. */
-  absorbedOnly: boolean;
-}
-
 /** kv_b_proj per head, dequantized. */
 interface UpProjection {
   /** [heads, nope + value, latent] for the expanded form */
@@ -32,7 +26,6 @@ interface UpProjection {
 export class MlaAttention implements Attention {
   readonly #spec: MlaSpec;
   readonly #rope: Rope;
-  readonly #absorbedOnly: boolean;
   /** The query's low-rank projection and its norm. */
   readonly #qA: { down: Linear; norm: RmsNorm; width: number } | null;
   readonly #q: Linear;
@@ -47,13 +40,12 @@ export class MlaAttention implements Attention {
     hidden: number,
     spec: MlaSpec,
     rope: Rope,
-    { activations, absorbedOnly }: MlaOptions,
+    activations: Activations,
   ) {
     const { heads, qLora, kvLora, nopeDim, ropeDim, valueDim, bias, latentEps } = spec;
     const queryWidth = heads * (nopeDim + ropeDim);
     this.#spec = spec;
     this.#rope = rope;
-    this.#absorbedOnly = absorbedOnly;
     this.#qA = qLora
       ? {
           down: loader.linear(`${name}.q_a_proj`, qLora, hidden, bias),
@@ -90,7 +82,7 @@ export class MlaAttention implements Attention {
     step.ops.kv_write_mla({ latent, pool, scales, write_slots: batch.writeSlots, stats, format, scale });
 
     const mixed = step.buffer("attention", [tokens, heads, valueDim]);
-    if (!this.#absorbedOnly && expandedIsCheaper(this.#spec, batch))
+    if (!step.deterministic && expandedIsCheaper(this.#spec, batch))
       this.#expanded(step, q, latent, batch, kv, mixed);
     else this.#absorbed(step, q, latent, batch, kv, mixed);
     return linear(step, mixed.reshape([tokens, heads * valueDim]), this.#o, out);
@@ -112,7 +104,8 @@ export class MlaAttention implements Attention {
     ops.head_linear({ x: q.slice(2, 0, nopeDim), w: this.#up.absorbQuery, out: wide.slice(2, 0, kvLora) });
     ops.cast({ x: q.slice(2, nopeDim, nopeDim + ropeDim), out: wide.slice(2, kvLora, kvLora + ropeDim) });
     const mixed = step.buffer("latent attention", [tokens, heads, kvLora]);
-    ops.attention_mla({ q: wide, latent, ...this.#context(batch, kv), out: mixed });
+    const deterministic = Number(step.deterministic);
+    ops.attention_mla({ q: wide, latent, ...this.#context(batch, kv), out: mixed, deterministic });
     ops.head_linear({ x: mixed, w: this.#up.absorbValue, out });
   }
 

@@ -131,6 +131,7 @@ export const OP_TABLE = {
     format: "number",
     k_scale: "number",
     v_scale: "number",
+    deterministic: "number",
   },
   attention_mla: {
     q: "in",
@@ -145,6 +146,7 @@ export const OP_TABLE = {
     softmax_scale: "number",
     format: "number",
     scale: "number",
+    deterministic: "number",
   },
   attention_mla_expanded: {
     q: "in",

@@ -44,6 +44,8 @@ struct PagedAttention {
   int64_t dim_k = 0, dim_v = 0;
   bool values_in_keys = false;  // MLA: a value is the first dim_v elements of its key
   float softmax_scale = 1, k_scale = 1, v_scale = 1;
+  // One arithmetic whatever the number of queries: a token has the same bits in a chunk of any length.
+  bool deterministic = false;
 };
 
 // Copies context tokens [first, first + n) as f32 rows of `ld`.
@@ -84,13 +86,13 @@ struct RowCut {
   int64_t head_blocks, token_blocks;
   int64_t split, splits;
 
-  RowCut(const KvRow& row, int64_t group) {
+  RowCut(const KvRow& row, int64_t group, bool deterministic) {
     heads = std::min(group, kBlockQueries);
     tokens = std::max<int64_t>(1, kBlockQueries / heads);
     head_blocks = (group + heads - 1) / heads;
     token_blocks = (row.count + tokens - 1) / tokens;
     const int64_t context = row.past + row.count;
-    split = token_blocks * head_blocks > 4 ? context : context <= 4096 ? 256 : 1024;
+    split = deterministic ? 1024 : token_blocks * head_blocks > 4 ? context : context <= 4096 ? 256 : 1024;
     splits = (context + split - 1) / split;
   }
 };
@@ -158,7 +160,7 @@ class PagedAttentionKernel {
     for (int64_t r = 0; r < p_.row_count; ++r) {
       const KvRow& row = p_.rows[r];
       if (!row.live) continue;
-      const RowCut cut(row, group);
+      const RowCut cut(row, group, p_.deterministic);
       for (int64_t g = 0; g < p_.kv_heads; ++g)
         for (int64_t tb = cut.token_blocks - 1; tb >= 0; --tb)  // the longest context first
           for (int64_t hb = 0; hb < cut.head_blocks; ++hb) {
@@ -208,7 +210,8 @@ class PagedAttentionKernel {
     const KvStream values{p_.pool, static_cast<int>(p_.kv_heads) + kv_head, p_.v_scale, &p_.v,
                           kv_head * p_.head_stride_v, p_.dim_v};
     const int64_t fitting = kFirstLevelFloats / (p_.values_in_keys ? ld_k_ : ld_k_ + ld_v_) / kSmallTile * kSmallTile;
-    const int64_t size = queries <= kFewQueries ? std::clamp(fitting, kSmallTile, kLargeTile) : kLargeTile;
+    const bool few = queries <= kFewQueries || p_.deterministic;
+    const int64_t size = few ? std::clamp(fitting, kSmallTile, kLargeTile) : kLargeTile;
     for (int64_t first = item.begin; first < item.end; first += size) {
       const int64_t n = std::min(size, item.end - first);
       load_tile<Act>(keys, row, first, n, m.k, ld_k_);
@@ -249,7 +252,7 @@ class PagedAttentionKernel {
   // Whether a block of so many queries multiplies in bf16: with enough of them to pay for pairing the tile.
   bool multiplies_pairs(int64_t queries) const {
 #if defined(__AVX512BF16__)
-    return std::is_same_v<Query, bf16> && queries > kFewQueries && ld_k_ >= 32;
+    return std::is_same_v<Query, bf16> && !p_.deterministic && queries > kFewQueries && ld_k_ >= 32;
 #else
     return false;
 #endif

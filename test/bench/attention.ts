@@ -90,7 +90,7 @@ function mla(load: Load, heads: number, kvLora = 512, ropeDim = 64): void {
   const out = device.alloc("bf16", [tokens, heads, kvLora]);
   const operations = 2 * pairs * heads * (2 * kvLora + ropeDim);
   measure(`attention_mla ${heads} heads, ${describe(load)}`, bytes, operations, () =>
-    device.ops.attention_mla({ q, latent, out, ...args, scale: 1 }),
+    device.ops.attention_mla({ q, latent, out, ...args, scale: 1, deterministic: 0 }),
   );
 }
 
@@ -115,7 +115,7 @@ function gqa(load: Load, heads: number, kvHeads: number, headDim = 128): void {
     `attention_gqa ${heads}/${kvHeads} heads, ${describe(load)}`,
     bytes,
     4 * pairs * heads * headDim,
-    () => device.ops.attention_gqa({ q, k, v, out, ...args, k_scale: 1, v_scale: 1 }),
+    () => device.ops.attention_gqa({ q, k, v, out, ...args, k_scale: 1, v_scale: 1, deterministic: 0 }),
   );
 }
 

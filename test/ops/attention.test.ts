@@ -28,6 +28,7 @@ class Fixture {
   readonly device: OpDevice;
   readonly op: AttentionOp;
   readonly lengths: number[];
+  deterministic = 0;
   readonly #q: Float32Array[];
   readonly #k: Float32Array[];
   readonly #v: Float32Array[];
@@ -70,7 +71,7 @@ class Fixture {
 
   /** Outputs per part, [count, out]. The new tokens are stored after they were read, or before. */
   run(parts: Part[], writeFirst = false): Float32Array[] {
-    const { device, op } = this;
+    const { device, op, deterministic } = this;
     const tokens = parts.reduce((n, part) => n + part.count, 0);
     const gather = (from: Float32Array[], width: number) => {
       const all = new Float32Array(tokens * width);
@@ -117,13 +118,14 @@ class Fixture {
     if (op === "attention_gqa") {
       const k = device.fromHost("f32", [tokens, KV_HEADS, DIM], gather(this.#k, w.k));
       const v = device.fromHost("f32", [tokens, KV_HEADS, DIM], gather(this.#v, w.v));
-      attend = () => device.ops.attention_gqa({ q, k, v, out, ...rows, k_scale: 1, v_scale: 1 });
+      const scales = { k_scale: 1, v_scale: 1 };
+      attend = () => device.ops.attention_gqa({ q, k, v, out, ...rows, ...scales, deterministic });
       write = () => device.ops.kv_write_gqa({ k, v, ...written, k_scale: 1, v_scale: 1 });
     } else {
       const latent = device.fromHost("f32", [tokens, w.k], gather(this.#k, w.k));
       attend =
         this.#up === null
-          ? () => device.ops.attention_mla({ q, latent, out, ...rows, scale: 1 })
+          ? () => device.ops.attention_mla({ q, latent, out, ...rows, scale: 1, deterministic })
           : () => device.ops.attention_mla_expanded({ q, latent, kv_up: this.#up!, out, ...rows, scale: 1 });
       write = () => device.ops.kv_write_mla({ latent, ...written, scale: 1 });
     }
@@ -134,12 +136,13 @@ class Fixture {
 
   /** All outputs of one sequence computed in chunks. */
   inChunks(sequence: number, chunk: number): Float32Array {
-    const pieces: number[] = [];
+    const width = this.#widths.out;
+    const all = new Float32Array(this.lengths[sequence] * width);
     for (let past = 0; past < this.lengths[sequence]; past += chunk) {
       const count = Math.min(chunk, this.lengths[sequence] - past);
-      pieces.push(...this.run([{ sequence, past, count }])[0]);
+      all.set(this.run([{ sequence, past, count }])[0], past * width);
     }
-    return Float32Array.from(pieces);
+    return all;
   }
 }
 
@@ -166,6 +169,20 @@ for (const op of OPS) {
       }
       device.dispose();
     });
+
+    if (op !== "attention_mla_expanded") {
+      test(`deterministic results have the same bits in chunks of any length: ${name}`, () => {
+        const device = openDevice(variant);
+        const inChunks = (chunk: number) => {
+          const fixture = new Fixture(device, op, [1100]);
+          fixture.deterministic = 1;
+          return fixture.inChunks(0, chunk);
+        };
+        const whole = inChunks(1100);
+        for (const chunk of [3, 64, 333]) assert.deepEqual(inChunks(chunk), whole, `chunk ${chunk}`);
+        device.dispose();
+      });
+    }
 
     test(`a row has the same bits alone and among others, stored before or after: ${name}`, () => {
       const device = openDevice(variant);

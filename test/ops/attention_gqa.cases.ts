@@ -70,6 +70,7 @@ function attention(name: string, shape: Shape, rows: RowSpec[]): OpCase {
       softmax_scale: dim ** -0.5,
       k_scale: 0.75,
       v_scale: 1.5,
+      deterministic: 0,
     },
     tolerance: act === "f32" ? F32_SOFTMAX : BF16_FACTORS,
   };
@@ -115,12 +116,19 @@ const cases = [
   attention("no rows", { heads: 2, kvHeads: 1, dim: 16, format: "f32" }, []),
 ];
 
+/** The same with one arithmetic for any number of queries. */
+const deterministic = ({ name, args, ...rest }: OpCase): OpCase => ({
+  ...rest,
+  name: `${name}, deterministic`,
+  args: { ...args, deterministic: 1 },
+});
+
 const i32 = (shape: number[], list: number[]) => ({ dtype: "i32" as const, shape, fill: () => list });
 
 export default {
   op: "attention_gqa",
   oracle,
-  cases,
+  cases: [...cases, ...cases.map(deterministic)],
   bad: [
     {
       name: "heads that the kv heads do not divide",

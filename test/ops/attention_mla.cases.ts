@@ -50,6 +50,7 @@ function attention(name: string, shape: Shape, rows: RowSpec[]): OpCase {
       out: { dtype: act, shape: [tokens, heads, lora], pad },
       softmax_scale: 1.5 * width ** -0.5,
       scale: 0.75,
+      deterministic: 0,
     },
     tolerance: act === "f32" ? F32_SOFTMAX : BF16_FACTORS,
   };
@@ -93,12 +94,19 @@ const cases = [
   attention("no rows", { heads: 2, lora: 64, rope: 16, format: "f32" }, []),
 ];
 
+/** The same with one arithmetic for any number of queries. */
+const deterministic = ({ name, args, ...rest }: OpCase): OpCase => ({
+  ...rest,
+  name: `${name}, deterministic`,
+  args: { ...args, deterministic: 1 },
+});
+
 const i32 = (shape: number[], list: number[]) => ({ dtype: "i32" as const, shape, fill: () => list });
 
 export default {
   op: "attention_mla",
   oracle,
-  cases,
+  cases: [...cases, ...cases.map(deterministic)],
   bad: [
     {
       name: "a latent of another width",

@@ -15,6 +15,7 @@ void attention_gqa_cpu(const AttentionGqa& p, Context& context) {
   paged.softmax_scale = p.softmax_scale;
   paged.k_scale = p.k_scale;
   paged.v_scale = p.v_scale;
+  paged.deterministic = p.deterministic;
   attend_paged(paged, p.rows, context);
 }
 

@@ -15,6 +15,7 @@ struct AttentionGqa {
   KvRows rows;
   float softmax_scale;
   float k_scale, v_scale;  // static scales of the format fp8
+  bool deterministic;      // a token has the same bits in a chunk of any length
 
   int64_t tokens() const { return q.shape[0]; }
   int64_t heads() const { return q.shape[1]; }
@@ -38,6 +39,7 @@ inline AttentionGqa parse_attention_gqa(const Args& a) {
   p.softmax_scale = static_cast<float>(a.number("softmax_scale"));
   p.k_scale = parse_kv_scale(a, "k_scale");
   p.v_scale = parse_kv_scale(a, "v_scale");
+  p.deterministic = a.integer("deterministic", 0, 1) != 0;
   return p;
 }
 

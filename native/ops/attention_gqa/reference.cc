@@ -35,6 +35,6 @@ EDGEWISE_OP(attention_gqa, AttentionGqa, parse_attention_gqa, attention_gqa_refe
              {"scales", ArgKind::optional}, {"page_table", ArgKind::in}, {"row_slot", ArgKind::in},
              {"row_start", ArgKind::in}, {"kv_len", ArgKind::in}, {"out", ArgKind::out},
              {"softmax_scale", ArgKind::number}, {"format", ArgKind::number}, {"k_scale", ArgKind::number},
-             {"v_scale", ArgKind::number}});
+             {"v_scale", ArgKind::number}, {"deterministic", ArgKind::number}});
 
 }  // namespace edgewise

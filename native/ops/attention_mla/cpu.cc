@@ -13,6 +13,7 @@ void attention_mla_cpu(const AttentionMla& p, Context& context) {
   paged.values_in_keys = true;
   paged.softmax_scale = p.softmax_scale;
   paged.k_scale = paged.v_scale = p.scale;
+  paged.deterministic = p.deterministic;
   attend_paged(paged, p.rows, context);
 }
 

@@ -14,7 +14,8 @@ struct AttentionMla {
   KvPool pool;
   KvRows rows;
   float softmax_scale;
-  float scale;  // static scale of the format fp8
+  float scale;         // static scale of the format fp8
+  bool deterministic;  // a token has the same bits in a chunk of any length
 
   int64_t tokens() const { return q.shape[0]; }
   int64_t heads() const { return q.shape[1]; }
@@ -36,6 +37,7 @@ inline AttentionMla parse_attention_mla(const Args& a) {
   p.rows = parse_kv_rows(a);
   p.softmax_scale = static_cast<float>(a.number("softmax_scale"));
   p.scale = parse_kv_scale(a, "scale");
+  p.deterministic = a.integer("deterministic", 0, 1) != 0;
   return p;
 }
 

@@ -29,6 +29,6 @@ EDGEWISE_OP(attention_mla, AttentionMla, parse_attention_mla, attention_mla_refe
             {{"q", ArgKind::in}, {"latent", ArgKind::in}, {"pool", ArgKind::in}, {"scales", ArgKind::optional},
              {"page_table", ArgKind::in}, {"row_slot", ArgKind::in}, {"row_start", ArgKind::in},
              {"kv_len", ArgKind::in}, {"out", ArgKind::out}, {"softmax_scale", ArgKind::number},
-             {"format", ArgKind::number}, {"scale", ArgKind::number}});
+             {"format", ArgKind::number}, {"scale", ArgKind::number}, {"deterministic", ArgKind::number}});
 
 }  // namespace edgewise
