@@ -205,3 +205,14 @@ test("a path that knows another method says which", async () => {
   for (const method of ["PUT", "POST", "GET"])
     assert.match(await ask(method, "/v1/nothing"), /^404 /, method);
 });
+
+test("several choices are refused where frames can't tell them apart", async () => {
+  for (const input of [{ messages }, { prompt: "hi" }, { prompt: "hi", raw: true }]) {
+    const response = await post(`${native}/run/nano`, { ...input, n: 2, stream: true });
+    assert.equal(response.status, 400);
+    const { errors } = (await response.json()) as { errors: { field: string }[] };
+    assert.equal(errors[0].field, "n");
+    assert.equal(node.seen.length, 0);
+  }
+  assert.equal((await post(`${native}/run/nano`, { messages, n: 2 })).status, 200);
+});

@@ -103,14 +103,21 @@ function toNode(model: string, input: Record<string, unknown>): NodeRequest {
   if (input.stream === true) body.stream_options = { include_usage: true };
   if (prompt !== undefined && raw) {
     body.prompt = prompt;
-    const { stream } = parseCompletionRequest(body);
+    const { stream, n } = parseCompletionRequest(body);
+    oneStream(stream, n);
     return { target: "/v1/completions", model, stream: stream ?? false, body, renderer };
   }
   const fieldOf = (param: string) => (prompt === undefined ? param : param.replace(/^messages.*/, "prompt"));
   if (prompt !== undefined) body.messages = [{ role: "user", content: prompt }];
   if (Array.isArray(input.tools)) body.tools = input.tools.map(openAiTool);
-  const { stream } = withField(fieldOf, () => parseChatRequest(body));
+  const { stream, n } = withField(fieldOf, () => parseChatRequest(body));
+  oneStream(stream, n);
   return { target: "/v1/chat/completions", model, stream: stream ?? false, body, renderer, fieldOf };
+}
+
+/** Native frames say nothing of the choice they belong to. */
+function oneStream(stream: unknown, n: unknown): void {
+  if (stream && typeof n === "number" && n > 1) unsupported("n", "above 1 can't be streamed in this dialect");
 }
 
 /** `{name, description, parameters}` is Workers AI's older form of a tool. */
