@@ -8,7 +8,6 @@ export class Slots {
   #freeCount: number;
   readonly #dirty: Int32Array;
   #dirtyCount = 0;
-  #written = 0;
   #epoch = 0;
 
   constructor(count: number) {
@@ -42,13 +41,10 @@ export class Slots {
   /** Writes the clearing of every slot given back since the last submitted plan. */
   writeReleases(writer: PlanWriter): void {
     for (let i = 0; i < this.#dirtyCount; i++) writer.release(this.#dirty[i]);
-    this.#written = this.#dirtyCount;
   }
 
-  /** The plan that writeReleases() wrote to is going to be submitted. Slots given back since then are for the next. */
+  /** The plan that writeReleases() wrote to is going to be submitted. */
   releasesSubmitted(): void {
-    this.#dirty.copyWithin(0, this.#written, this.#dirtyCount);
-    this.#dirtyCount -= this.#written;
-    this.#written = 0;
+    this.#dirtyCount = 0;
   }
 }
