@@ -26,10 +26,10 @@ class Preset:
 
 
 def gpu_plan(progress):
-    """131,072 tokens a step. Tasks grow over the first sixth; the last 5 % lie in rows four times as long, for YaRN's range."""
-    if progress < 0.95:
-        return 32, 4096, min(1.0, 0.25 + progress / 0.16 * 0.75)
-    return 8, 16384, 1.0
+    """131,072 tokens a step. Tasks grow over the first sixth; a stretch of rows four times as long, for YaRN's range, has time to heal."""
+    if 0.83 <= progress < 0.875:
+        return 8, 16384, 1.0
+    return 32, 4096, min(1.0, 0.25 + progress / 0.16 * 0.75)
 
 
 def cpu_plan(progress):
@@ -47,7 +47,7 @@ PRESETS = {
         shares={"books": 0.06, "story": 0.05, "talk": 0.01, "recall": 0.30, "multiple choice": 0.10, "copy": 0.12, "tool call": 0.12,
                 "sort": 0.08, "count": 0.03, "sum": 0.05, "difference": 0.05, "product": 0.02, "word problem": 0.05},
         longest={"recall": 13_000, "copy": 330},
-        total_seconds=840, matrix_lr=4e-3, adam_lr=4e-3, warmup=0.02, decay_from=0.55, balance_rate=1e-3, book_weight=0.5,
+        total_seconds=960, matrix_lr=4e-3, adam_lr=4e-3, warmup=0.02, decay_from=0.55, balance_rate=1e-3, book_weight=0.5,
         workers=8, compile=True, report_every=10, probe_every=60, probed=100),
     "cpu": Preset(
         plan=cpu_plan,
