@@ -22,7 +22,8 @@ export function createStyle(on: boolean): Style {
   return { bold: wrap(1, 22), dim: wrap(2, 22), green: wrap(32, 39), red: wrap(31, 39) };
 }
 
-const QUESTION = "Who are you?";
+/** The bundled model works it out in columns, in 45 tokens. */
+const QUESTION = "What is 127 + 458?";
 
 /** Shell commands that work when pasted in the repository's folder. */
 export function commands({ url, apiKey, account, model }: Welcome): string[] {

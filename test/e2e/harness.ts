@@ -10,8 +10,10 @@ import { generateSecrets, type Secrets } from "../../gpu-node/local/secrets.ts";
 import { ROOT, startStack } from "../../gpu-node/local/stack.ts";
 import { addonPath } from "../../gpu-node/native/load.ts";
 
+export const BUNDLED = join(ROOT, "gpu-node/models/nano");
+
 /** The bundled model, or the folder that EDGEWISE_TEST_MODEL names. */
-export const MODEL = process.env.EDGEWISE_TEST_MODEL ?? join(ROOT, "gpu-node/models/nano");
+export const MODEL = process.env.EDGEWISE_TEST_MODEL ?? BUNDLED;
 
 /** Why these tests cannot run here; false when they can. A missing addon is a failure, not a reason. */
 export const SKIP: string | false = existsSync(join(MODEL, "model.safetensors"))

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { promisify } from "node:util";
 import { ROOT } from "../../gpu-node/local/stack.ts";
-import { freePorts, MODEL, SKIP, sleep } from "./harness.ts";
+import { BUNDLED, freePorts, MODEL, SKIP, sleep } from "./harness.ts";
 
 const run = promisify(execFile);
 const READY_MS = 60_000;
@@ -81,6 +81,12 @@ async function assertAllGone(pids: number[]): Promise<void> {
   assert.deepEqual(pids.filter(alive), []);
 }
 
+/** The text of a streamed chat completion. */
+function contentOf(stream: string): string {
+  const chunks = [...stream.matchAll(/^data: (\{.*)$/gm)].map(([, data]) => JSON.parse(data));
+  return chunks.map(({ choices }) => choices[0]?.delta.content ?? "").join("");
+}
+
 describe("start", { skip: SKIP }, () => {
   const flagsFor = ([port, nodePort]: number[]) => [
     ...["--model", MODEL, "--port", String(port), "--node-port", String(nodePort)],
@@ -96,9 +102,12 @@ describe("start", { skip: SKIP }, () => {
       .split(/^# .*$/m)
       .slice(1);
     const paste = async (command: string) => (await run("sh", ["-c", command], { cwd: ROOT })).stdout;
-    assert.equal(JSON.parse(await paste(native)).success, true);
-    assert.match(await paste(openai), /"finish_reason":"(stop|length)"[\s\S]*data: \[DONE\]/);
-    assert.match(await paste(client), /\S/);
+    const envelope = JSON.parse(await paste(native));
+    assert.equal(envelope.success, true);
+    const streamed = await paste(openai);
+    assert.match(streamed, /"finish_reason":"(stop|length)"[\s\S]*data: \[DONE\]/);
+    const answers = [envelope.result.response, contentOf(streamed), await paste(client)];
+    for (const answer of answers) assert.match(answer, MODEL === BUNDLED ? /Answer: 585\s*$/ : /\S/);
 
     const pids = descendants(started.child.pid!);
     assert.ok(pids.length >= 4, "node, wrangler and workerd were expected");
