@@ -83,8 +83,8 @@ def multiple_choice(rng, size=1.0, evaluate=False):
             options = {value, *rng.sample(same, min(len(same), 3))}
             while len(options) < 4:
                 options.add(next(f[1] for f in FACTS_BY_QUESTION[question[:9]](rng)))
-            options = list(options)
-            options.sort(key=lambda o: rng.random())
+            # Sorted first: the order of a set differs from process to process.
+            options = sorted(sorted(options), key=lambda o: rng.random())
             letter = "ABCD"[options.index(value)]
             text = f"{question}\n" + "\n".join(f"{l}) {o}" for l, o in zip("ABCD", options))
             turns.append((f"{lines}\n\n{text}" if i == 0 else text, f"{value}. Answer: {letter}"))
