@@ -1,6 +1,6 @@
 // Sending one request to a node: signed, retried on another node only before the first byte of content.
 
-import { ApiError, ERRORS, type ErrorCode } from "../gpu-node/contract/errors.ts";
+import { ApiError, ERRORS, type ErrorCode, isErrorCode } from "../gpu-node/contract/errors.ts";
 import type { Gateway } from "./gateway.ts";
 import { EDGE } from "./limits.ts";
 import type { NodeState } from "./nodes.ts";
@@ -153,7 +153,7 @@ async function checkFirst(events: EventReader, node: NodeState): Promise<void> {
   const error = errorOf(first);
   if (error) {
     await events.cancel();
-    throw fault(node, error, known(error.code) ? ERRORS[error.code].status : 502);
+    throw fault(node, error, isErrorCode(error.code) ? ERRORS[error.code].status : 502);
   }
 }
 
@@ -184,7 +184,7 @@ function fault(node: NodeState, error: OpenAiError, status: number, retryAfter?:
   const elsewhere = RETRYABLE.has(status) || status < 400 || status === 401;
   if (status >= 500 || status < 400 || status === 401) node.failed(Date.now());
   if (status < 400 || status === 401) return unusable(node, `status ${status}: ${error.message}`);
-  const code = known(error.code) ? error.code : codeOf(status);
+  const code = isErrorCode(error.code) ? error.code : codeOf(status);
   const param = typeof error.param === "string" ? error.param : undefined;
   return new NodeFault(new ApiError(code, error.message, { param, retryAfter }), elsewhere);
 }
@@ -192,10 +192,6 @@ function fault(node: NodeState, error: OpenAiError, status: number, retryAfter?:
 function unusable(node: NodeState, detail: string): NodeFault {
   node.failed(Date.now());
   return new NodeFault(new ApiError("upstream_error", "The node's answer was not usable."), true, detail);
-}
-
-function known(code: unknown): code is ErrorCode {
-  return typeof code === "string" && Object.hasOwn(ERRORS, code);
 }
 
 function codeOf(status: number): ErrorCode {

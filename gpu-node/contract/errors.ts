@@ -72,6 +72,11 @@ export const ERRORS = {
 
 export type ErrorCode = keyof typeof ERRORS;
 
+/** For a code that came over the wire. */
+export function isErrorCode(code: unknown): code is ErrorCode {
+  return typeof code === "string" && Object.hasOwn(ERRORS, code);
+}
+
 /** OpenAI's error body; all four keys are always present. */
 export interface ErrorBody {
   error: { message: string; type: string; param: string | null; code: string };

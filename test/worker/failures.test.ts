@@ -25,7 +25,7 @@ const ACCOUNT = "acct-1";
 const messages = [{ role: "user", content: "hi" }];
 const native = `/client/v4/accounts/${ACCOUNT}/ai`;
 /** Every test has a model and two nodes of its own, so that marks left by one test do not steer another. */
-const MODELS = Array.from({ length: 16 }, (_, i) => `model-${i}`);
+const MODELS = Array.from({ length: 17 }, (_, i) => `model-${i}`);
 const pairs = new Map<string, [FakeNode, FakeNode]>();
 let unused = MODELS.length;
 let model: string;
@@ -159,6 +159,27 @@ test("after the first byte nothing is replayed: the stream ends with an error ev
   );
   assert.ok(!openai.includes("[DONE]") && !framed.includes("[DONE]"));
   assert.equal(first.seen.length + second.seen.length, 2);
+});
+
+test("an error of the node within a stream keeps its code in both dialects; an unknown one is upstream_error", async () => {
+  for (const [sent, told, number] of [
+    ["kv_integrity", "kv_integrity", 7009],
+    ["queue_full", "queue_full", 3040],
+    ["no_such_code", "upstream_error", 7009],
+  ]) {
+    const error = { message: "why", type: "server_error", param: null, code: sent };
+    for (const node of [first, second]) {
+      node.behaviour = (response) => {
+        startStream(response);
+        response.write(chatChunk({ role: "assistant", content: "Hel" }));
+        response.end(`data: ${JSON.stringify({ error })}\n\n`);
+      };
+    }
+    const last = (text: string) => JSON.parse(text.trimEnd().split("\n\n").at(-1)!.slice("data: ".length));
+    const framed = last(await (await post(`${native}/run/${model}`, { messages, stream: true })).text());
+    assert.deepEqual(framed.errors, [{ code: number, message: "why", error_code: told }]);
+    assert.deepEqual(last(await (await chat({ stream: true })).text()), { error });
+  }
 });
 
 test("a client that leaves a running stream stops the node", async () => {

@@ -1,7 +1,7 @@
 // What the Workers AI dialect sends: one envelope, or native frames `data: {"response": ..., "p": ...}`.
 
 import { z } from "zod";
-import { ApiError } from "../../gpu-node/contract/errors.ts";
+import { ApiError, isErrorCode } from "../../gpu-node/contract/errors.ts";
 import type { Renderer } from "../answer.ts";
 import { DONE_EVENT, type EventReader, event } from "../stream.ts";
 
@@ -32,7 +32,7 @@ interface Delta {
 interface Chunk {
   choices?: { index?: number; delta?: Delta; text?: string }[];
   usage?: unknown;
-  error?: { message?: string };
+  error?: { message?: string; code?: string };
 }
 
 export const renderer: Renderer = { dialect: "workers-ai", json: envelope, stream: frames };
@@ -65,7 +65,7 @@ async function* frames(events: EventReader): AsyncGenerator<Uint8Array> {
   for await (const data of events.events()) {
     const chunk = parse(data) as Chunk | undefined;
     if (typeof chunk !== "object" || chunk === null) throw unusable();
-    if (chunk.error) throw new ApiError("upstream_error", chunk.error.message ?? "The node failed.");
+    if (chunk.error) throw nodeError(chunk.error);
     usage = chunk.usage ?? usage;
     for (const { index, delta, text } of chunk.choices ?? []) {
       if (index) continue;
@@ -82,6 +82,10 @@ async function* frames(events: EventReader): AsyncGenerator<Uint8Array> {
   }
   yield event({ response: "", ...(usage ? { usage } : {}), p: padding() });
   yield DONE_EVENT;
+}
+
+function nodeError({ code, message = "The node failed." }: NonNullable<Chunk["error"]>): ApiError {
+  return new ApiError(isErrorCode(code) ? code : "upstream_error", message);
 }
 
 /** Random length, so that the size of a frame does not tell the length of its token. */
