@@ -35,5 +35,7 @@ export const LIMITS = {
   topK: 1_000_000,
   temperature: 2,
   penalty: 2,
+  /** A factor of logits, in float32: 1e-50 would be 0, and what a hundredth does nobody can want more of. */
+  leastRepetitionPenalty: 0.01,
   repetitionPenalty: 10,
 } as const;

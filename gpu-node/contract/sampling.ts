@@ -54,9 +54,7 @@ export const samplingFields = {
   /** 0 and -1 mean off. */
   top_k: optional(integer(-1, LIMITS.topK)),
   min_p: optional(number(0, 1)),
-  repetition_penalty: optional(
-    number(0, LIMITS.repetitionPenalty).refine((x) => x > 0, "must be greater than 0"),
-  ),
+  repetition_penalty: optional(number(LIMITS.leastRepetitionPenalty, LIMITS.repetitionPenalty)),
   presence_penalty: optional(number(-LIMITS.penalty, LIMITS.penalty)),
   frequency_penalty: optional(number(-LIMITS.penalty, LIMITS.penalty)),
   logit_bias: optional(logitBias),

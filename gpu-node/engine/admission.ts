@@ -2,6 +2,7 @@
 // instead of taking the engine down with a plan that the validator refuses.
 import type { GenerateRequest, SamplingParams } from "../contract/engine.ts";
 import { MAX_LOGIT_BIAS, MAX_TOP_LOGPROBS } from "../contract/engine.ts";
+import { LIMITS } from "../contract/limits.ts";
 
 /** What is wrong with a request, or null. */
 export function requestFault(request: GenerateRequest, vocab: number): string | null {
@@ -20,7 +21,7 @@ const BOUNDS: [keyof SamplingParams, low: number, high: number, integer: boolean
   ["topK", 0, 2 ** 31 - 1, true],
   ["topP", 0, 1, false],
   ["minP", 0, 1, false],
-  ["repetitionPenalty", Number.MIN_VALUE, Number.MAX_VALUE, false],
+  ["repetitionPenalty", LIMITS.leastRepetitionPenalty, LIMITS.repetitionPenalty, false],
   ["presencePenalty", -Number.MAX_VALUE, Number.MAX_VALUE, false],
   ["frequencyPenalty", -Number.MAX_VALUE, Number.MAX_VALUE, false],
   ["seedLow", -(2 ** 31), 2 ** 31 - 1, true],

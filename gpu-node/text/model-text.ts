@@ -2,6 +2,7 @@
 
 import type { ChatRequest } from "../contract/chat.ts";
 import { ApiError } from "../contract/errors.ts";
+import { LIMITS } from "../contract/limits.ts";
 import { type OutputForm, outputFormOf } from "./parse/form.ts";
 import { type ChatTemplate, loadChatTemplate } from "./template/chat-template.ts";
 import { templateMessages, templateTools, userStrings } from "./template/variables.ts";
@@ -157,7 +158,8 @@ function readDefaults(generation: Record<string, unknown>): SamplingDefaults {
     topP: number("top_p", 0, 1) ?? 1,
     topK: Math.max(0, Math.floor(number("top_k", -1) ?? 0)),
     minP: number("min_p", 0, 1) ?? 0,
-    repetitionPenalty: number("repetition_penalty", 1e-3) ?? 1,
+    repetitionPenalty:
+      number("repetition_penalty", LIMITS.leastRepetitionPenalty, LIMITS.repetitionPenalty) ?? 1,
     maxTokens: number("max_new_tokens", 1),
   };
 }

@@ -36,7 +36,7 @@ test("a numeric field refuses every wrong type and every number out of range, an
     max_completion_tokens: [0, 1e12],
     presence_penalty: [-2.1, 2.1],
     frequency_penalty: [-3, 3],
-    repetition_penalty: [0, -1, 11],
+    repetition_penalty: [0, -1, 11, 1e-50, 0.001],
     top_logprobs: [-1, 21],
   };
   for (const [field, outOfRange] of Object.entries(fields)) {
