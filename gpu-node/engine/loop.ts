@@ -103,7 +103,7 @@ export class Loop implements SequenceEvents {
   #complete(record: StepRecord): void {
     const { counters } = this;
     const started = this.#clock.now();
-    const results = this.#runner.wait(record.ticket);
+    const results = this.#wait(record);
     const done = this.#clock.now();
     this.#inFlight.shift();
     // Aborts that came during the step are taken first: an aborted request gets no token of it.
@@ -119,6 +119,17 @@ export class Loop implements SequenceEvents {
     counters.evictions = this.scheduler.sequences.pool.evictions;
     counters.wait_ms += done - started;
     counters.apply_ms += this.#clock.now() - done;
+  }
+
+  // A step that fails for a NaN is counted as well.
+  #wait(record: StepRecord): Int32Array {
+    try {
+      return this.#runner.wait(record.ticket);
+    } finally {
+      const { saturated, nan } = this.#runner.kvFaults();
+      this.counters.kv_saturated = saturated;
+      this.counters.kv_nan = nan;
+    }
   }
 
   #drainInbox(): void {

@@ -9,7 +9,7 @@ import type { Arena, Graph, Tensor } from "../native/addon.ts";
 import type { OpDevice } from "../native/device.ts";
 import { loadAddon } from "../native/load.ts";
 import { PLAN_LAYOUT as L, type PlanLimits, PlanWriter, packLimits, planCapacity } from "./plan.ts";
-import type { Runner } from "./runner.ts";
+import type { KvFaults, Runner } from "./runner.ts";
 
 /** Beyond what the model's own tensors take: alignment. */
 const ARENA_SLACK = 1 << 20;
@@ -45,6 +45,7 @@ export class ModelRunner implements Runner {
   readonly #arena: Arena;
   readonly #graphs = new Map<number, Graph>();
   readonly #flights: Flight[] = [];
+  readonly #kvFaults: KvFaults = { saturated: 0, nan: 0 };
   #steps = 0;
 
   /** Allocates the KV pools of `model` and all state; dispose() also disposes the device. */
@@ -106,6 +107,15 @@ export class ModelRunner implements Runner {
     if (flight?.ticket !== ticket) throw new Error(`runner: step ${ticket} is not the oldest in flight`);
     this.device.wait(ticket);
     return new Int32Array(this.device.read(flight.results));
+  }
+
+  /** The device counts modulo 2^32; a step adds less than that. */
+  kvFaults(): KvFaults {
+    const totals = this.#kvFaults;
+    const [saturated, nan] = new Uint32Array(this.device.read(this.model.kv[0].stats));
+    totals.saturated += (saturated - totals.saturated) >>> 0;
+    totals.nan += (nan - totals.nan) >>> 0;
+    return totals;
   }
 
   dispose(): void {

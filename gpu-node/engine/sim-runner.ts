@@ -4,7 +4,7 @@
 // at its completion, and a step reads at its completion.
 import { PAGE_TOKENS } from "../kv/format.ts";
 import { PLAN_LAYOUT as L, type PlanLimits } from "./plan.ts";
-import type { Runner } from "./runner.ts";
+import type { KvFaults, Runner } from "./runner.ts";
 import { floatBits } from "./sampling.ts";
 
 export interface SimOptions {
@@ -102,6 +102,10 @@ export class SimRunner implements Runner {
     let sample = 0;
     for (const row of sim.rows) if (row.sample) this.#sample(sim.step, row, results, sample++);
     return results;
+  }
+
+  kvFaults(): KvFaults {
+    return { saturated: 0, nan: 0 };
   }
 
   dispose(): void {}

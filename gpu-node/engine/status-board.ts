@@ -31,6 +31,8 @@ export const COUNTERS = [
   "finished_length",
   "finished_abort",
   "errors",
+  "kv_saturated",
+  "kv_nan",
   "schedule_ms",
   "submit_ms",
   "wait_ms",

@@ -34,6 +34,7 @@ async function run({ runner: options, scheduler, memory, port }: WorkerData): Pr
   const board = new StatusBoard(memory);
   const post = (message: OutboxMessage, transfer: ArrayBuffer[] = []) => port.postMessage(message, transfer);
   let runner: Runner | undefined;
+  let loop: Loop | undefined;
   try {
     runner = openRunner(options, (share) => {
       board.set("progress", share);
@@ -46,7 +47,7 @@ async function run({ runner: options, scheduler, memory, port }: WorkerData): Pr
         post({ kind: "output", tokens: copy, ended }, [copy.buffer]);
       },
     };
-    const loop = new Loop(runner, performance, inbox, outbox, loopOptions(runner, scheduler));
+    loop = new Loop(runner, performance, inbox, outbox, loopOptions(runner, scheduler));
     publish(board, loop);
     board.set("progress", 1);
     board.state = "ready";
@@ -59,6 +60,7 @@ async function run({ runner: options, scheduler, memory, port }: WorkerData): Pr
       if (!busy) board.sleep(rings, IDLE_MS);
     }
   } catch (error) {
+    if (loop) publish(board, loop);
     // Whether the engine has failed for good, or starts anew, is the client's to say.
     post({ kind: "fatal", message: (error as Error).message });
   } finally {

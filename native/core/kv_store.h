@@ -11,15 +11,16 @@
 
 namespace edgewise {
 
-// Counts of one call, added to the op's `stats` i32[2] = {saturated elements, NaN elements}.
+// Counts of one call, added modulo 2^32 to the op's `stats` i32[2] = {saturated elements, NaN elements}.
 struct KvStats {
   std::atomic<int> saturated{0};
   std::atomic<int> nan{0};
 
   // Fails the kernel when there was a NaN: a poisoned cache must not go unnoticed.
   void publish(const Tensor& stats) const {
-    stats.data<int32_t>()[0] += saturated;
-    stats.data<int32_t>()[1] += nan;
+    auto* totals = reinterpret_cast<uint32_t*>(stats.data<int32_t>());
+    totals[0] += static_cast<uint32_t>(saturated);
+    totals[1] += static_cast<uint32_t>(nan);
     if (nan) throw std::runtime_error(std::to_string(nan) + " NaN elements; their tokens were not stored");
   }
 };
