@@ -1,12 +1,17 @@
 // `edgewise start`, `npm start`: GPU nodes on the CPU backend and the edge under `wrangler dev`, until Ctrl-C.
 
 import { join } from "node:path";
+import { serveOptions } from "../config.ts";
 import { addonPath } from "../native/load.ts";
-import { defaultsOf, helpText, type OptionTable, parseFlags, UsageError } from "../options.ts";
+import { defaultsOf, flagOf, helpText, type OptionTable, parseFlags, UsageError } from "../options.ts";
 import { checkAddon, checkModel, checkPort } from "./checks.ts";
 import { keptSecrets } from "./secrets.ts";
 import { PartFailed, ROOT, type Stack, startStack } from "./stack.ts";
 import { createStyle, type Style, welcomeText } from "./welcome.ts";
+
+/** Options of `edgewise serve` that are handed on to every node. */
+const { activations, kv, kv_gib, max_model_len, threads } = serveOptions;
+const nodeOptions = { activations, kv, kv_gib, max_model_len, threads } satisfies OptionTable;
 
 const startOptions = {
   model: { type: "string", value: "DIR", help: "model folder (default: the bundled nano)" },
@@ -14,6 +19,7 @@ const startOptions = {
   node_port: { type: "integer", default: 8000, min: 1, max: 65535, help: "port of the first node" },
   nodes: { type: "integer", default: 1, min: 1, max: 8, help: "number of nodes" },
   verbose: { type: "boolean", default: false, help: "show all output of nodes and edge from the beginning" },
+  ...nodeOptions,
 } as const satisfies OptionTable;
 
 /** Our own readiness probes in wrangler's log. */
@@ -26,7 +32,12 @@ export async function main(argv: string[]): Promise<number> {
     console.log(`edgewise start [flags]: nodes and edge on this machine\n\n${helpText(startOptions)}`);
     return 0;
   }
-  const options = { ...defaultsOf(startOptions), ...parseFlags(startOptions, argv) };
+  const given = parseFlags(startOptions, argv);
+  const options = { ...defaultsOf(startOptions), ...given };
+  // Only what was given: a default would win over a node's edgewise.toml.
+  const serveFlags = Object.entries(given)
+    .filter(([key]) => Object.hasOwn(nodeOptions, key))
+    .map(([key, value]) => `${flagOf(key)}=${value}`);
   const { port = 0, node_port = 0, nodes = 1, verbose } = options;
   const model = checkModel(options.model ?? join(ROOT, "gpu-node/models/nano"));
   checkAddon(addonPath());
@@ -44,7 +55,7 @@ export async function main(argv: string[]): Promise<number> {
   try {
     stack = await startStack(
       {
-        ...{ model, port, nodePorts, secrets, folder },
+        ...{ model, port, nodePorts, secrets, folder, serveFlags },
         onReady: (part, url, seconds) => console.log(readyLine(style, part, url, seconds)),
         onLine: (part, line) => {
           if (!quiet && !PROBE.test(line)) console.log(style.dim(`${part.padEnd(6)} │ `) + line);

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { promisify } from "node:util";
 import { ROOT } from "../../gpu-node/local/stack.ts";
-import { BUNDLED, freePorts, MODEL, SKIP, sleep } from "./harness.ts";
+import { BUNDLED, freePorts, MODEL, metrics, SKIP, sleep } from "./harness.ts";
 
 const run = promisify(execFile);
 const READY_MS = 60_000;
@@ -114,6 +114,20 @@ describe("start", { skip: SKIP }, () => {
     started.child.kill("SIGINT");
     assert.equal(await started.exited, 0, started.output());
     await assertAllGone(pids);
+  });
+
+  test("flags about numbers and memory reach the node: of FP8 twice as many pages fit", async () => {
+    const pages: number[] = [];
+    for (const kv of ["bf16", "fp8"]) {
+      const [port, nodePort] = await freePorts(2);
+      const started = start([...flagsFor([port, nodePort]), "--kv", kv, "--kv-gib", "0.01"]);
+      await started.says("Ctrl-C stops everything.");
+      pages.push((await metrics(`http://127.0.0.1:${nodePort}`)).pages_total);
+      started.child.kill("SIGTERM");
+      assert.equal(await started.exited, 0, started.output());
+    }
+    const [bf16, fp8] = pages;
+    assert.ok(bf16 > 0 && fp8 >= 2 * bf16 && fp8 <= 2 * bf16 + 1, `${bf16} and ${fp8} pages`);
   });
 
   for (const signal of ["SIGTERM", "SIGHUP"] as const) {
