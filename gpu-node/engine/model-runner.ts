@@ -28,11 +28,6 @@ interface SlotState {
   bias_values: Tensor;
 }
 
-interface Flight {
-  ticket: number;
-  results: Tensor;
-}
-
 export class ModelRunner implements Runner {
   readonly limits: PlanLimits;
   readonly depth: number;
@@ -44,7 +39,7 @@ export class ModelRunner implements Runner {
   readonly #results: Tensor[];
   readonly #arena: Arena;
   readonly #graphs = new Map<number, Graph>();
-  readonly #flights: Flight[] = [];
+  readonly #flights: number[] = [];
   readonly #kvFaults: KvFaults = { saturated: 0, nan: 0 };
   #steps = 0;
 
@@ -95,18 +90,15 @@ export class ModelRunner implements Runner {
     device.useArena(this.#arena);
     if (plan[L.h_extend_rows] === 0) this.#decodeGraph(size, turn, results).replay();
     else this.#enqueue(size, this.#reach(plan), results);
-    const ticket = device.record();
-    this.#flights.push({ ticket, results });
+    const ticket = device.download(results);
+    this.#flights.push(ticket);
     return ticket;
   }
 
-  // On the CPU backends, whose depth is 1, read() waits for nothing more than wait() did. A device at depth 2 needs a
-  // download that is enqueued with its step: read() would wait for the next step as well.
   wait(ticket: number): Int32Array {
-    const flight = this.#flights.shift();
-    if (flight?.ticket !== ticket) throw new Error(`runner: step ${ticket} is not the oldest in flight`);
-    this.device.wait(ticket);
-    return new Int32Array(this.device.read(flight.results));
+    if (this.#flights.shift() !== ticket)
+      throw new Error(`runner: step ${ticket} is not the oldest in flight`);
+    return new Int32Array(this.device.receive(ticket));
   }
 
   /** The device counts modulo 2^32; a step adds less than that. */

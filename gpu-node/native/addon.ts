@@ -69,8 +69,15 @@ export interface Device {
   /** Waits for the stream and copies the tensor out. Refused during capture. */
   read(source: Tensor): ArrayBuffer;
   /**
+   * Enqueues a copy of the tensor, as it is at this point of the stream, to the host. Returns a ticket, good for wait()
+   * and once for receive(). Refused during capture.
+   */
+  download(source: Tensor): number;
+  /** Waits as wait() does, then hands out the bytes of that download. */
+  receive(ticket: number): ArrayBuffer;
+  /**
    * Records the ops that `body` enqueues instead of running them. Inside, temp() and useArena() work; all
-   * other allocation, upload, read, record, wait, sync, replay and dispose are refused by name.
+   * other allocation, upload, read, download, receive, record, wait, sync, replay and dispose are refused by name.
    */
   capture(body: () => void): Graph;
   /** Marks this point of the stream. */
@@ -99,6 +106,8 @@ export interface DeviceOptions {
   threads?: number;
   /** CPU backend: highest instruction set to use; default the best of this machine (or EDGEWISE_CPU_ISA). */
   isa?: Isa;
+  /** CUDA backend: index of the GPU; default 0. */
+  gpu?: number;
 }
 
 export interface Addon {

@@ -1,7 +1,11 @@
 #include "addon/addon.h"
 
 #include "addon/values.h"
+#include "core/host_device.h"
 #include "core/mapped_file.h"
+#ifdef EDGEWISE_CUDA
+#include "cuda/backend.h"
+#endif
 
 namespace edgewise {
 
@@ -12,14 +16,29 @@ constexpr const char* kVersion = "0.1.0";
 struct BackendInfo {
   Backend backend;
   const char* name;
-  const char* unavailable;  // why it cannot be opened, or null
+  std::string (*unavailable)();  // why it cannot be opened on this machine, or ""
 };
 
+std::string always_there() { return ""; }
+
+#ifdef EDGEWISE_CUDA
+std::string cuda_unavailable() { return cuda::unavailable(); }
+#else
+std::string cuda_unavailable() { return "this build of the addon has no CUDA kernels"; }
+#endif
+
 constexpr BackendInfo kBackends[] = {
-    {Backend::reference, "reference", nullptr},
-    {Backend::cpu, "cpu", nullptr},
-    {Backend::cuda, "cuda", "this build of the addon has no CUDA kernels"},
+    {Backend::reference, "reference", always_there},
+    {Backend::cpu, "cpu", always_there},
+    {Backend::cuda, "cuda", cuda_unavailable},
 };
+
+std::shared_ptr<Device> make_device(const DeviceConfig& config) {
+#ifdef EDGEWISE_CUDA
+  if (config.backend == Backend::cuda) return cuda::open_device(config);
+#endif
+  return std::make_shared<HostDevice>(config);
+}
 
 constexpr const char* kKinds[] = {"in", "out", "inout", "optional", "number"};
 
@@ -29,7 +48,8 @@ Napi::Value backends(const Napi::CallbackInfo& info) {
   for (const BackendInfo& b : kBackends) {
     Napi::Object entry = Napi::Object::New(env);
     entry["name"] = b.name;
-    entry["unavailable"] = b.unavailable ? Napi::String::New(env, b.unavailable) : env.Null();
+    const std::string reason = b.unavailable();
+    entry["unavailable"] = reason.empty() ? env.Null() : Napi::String::New(env, reason);
     list[list.Length()] = entry;
   }
   return list;
@@ -74,12 +94,16 @@ Napi::Value open_device(const Napi::CallbackInfo& info) {
   const std::string name = string_of(options.Get("backend"), "openDevice: backend");
   for (const BackendInfo& b : kBackends) {
     if (name != b.name) continue;
-    if (b.unavailable) throw std::runtime_error("openDevice: " + name + ": " + b.unavailable);
+    if (const std::string reason = b.unavailable(); !reason.empty())
+      throw std::runtime_error("openDevice: " + name + ": " + reason);
     const Napi::Value threads = options.Get("threads");
     DeviceConfig config{b.backend, isa_of(options.Get("isa")), available_threads()};
     if (!threads.IsUndefined())
       config.threads = static_cast<int>(integer_of(threads, "openDevice: threads", 1, 1024));
-    return DeviceWrap::make(info.Env(), std::make_shared<Device>(config));
+    if (b.backend == Backend::cuda) config.threads = 1;
+    const Napi::Value gpu = options.Get("gpu");
+    if (!gpu.IsUndefined()) config.gpu = static_cast<int>(integer_of(gpu, "openDevice: gpu", 0, 1023));
+    return DeviceWrap::make(info.Env(), make_device(config));
   }
   throw std::runtime_error("openDevice: backend: must be one of reference, cpu, cuda");
 }

@@ -130,7 +130,7 @@ class GraphWrap : public Wrapped<GraphWrap> {
   static constexpr const char* kClassName = "Graph";
   static constexpr napi_type_tag kTag = {0x8d4bb1a26c1f4e04, 0xa7f2d0e35b9c6684};
   static Napi::Function define(Napi::Env env);
-  static Napi::Value make(Napi::Env env, std::shared_ptr<Device> device, std::shared_ptr<const Steps> steps);
+  static Napi::Value make(Napi::Env env, std::shared_ptr<Device> device, std::shared_ptr<const Graph> graph);
   explicit GraphWrap(const Napi::CallbackInfo& info);
 
  private:
@@ -139,7 +139,7 @@ class GraphWrap : public Wrapped<GraphWrap> {
   void dispose(const Napi::CallbackInfo& info);
 
   std::shared_ptr<Device> device_;
-  std::shared_ptr<const Steps> steps_;
+  std::shared_ptr<const Graph> graph_;
 };
 
 class DeviceWrap : public Wrapped<DeviceWrap> {
@@ -164,6 +164,8 @@ class DeviceWrap : public Wrapped<DeviceWrap> {
   void run(const Napi::CallbackInfo& info);
   void upload(const Napi::CallbackInfo& info);
   Napi::Value read(const Napi::CallbackInfo& info);
+  Napi::Value download(const Napi::CallbackInfo& info);
+  Napi::Value receive(const Napi::CallbackInfo& info);
   Napi::Value capture(const Napi::CallbackInfo& info);
   Napi::Value record(const Napi::CallbackInfo& info);
   void wait(const Napi::CallbackInfo& info);

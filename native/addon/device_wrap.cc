@@ -27,6 +27,8 @@ Napi::Function DeviceWrap::define(Napi::Env env) {
                          InstanceMethod<&DeviceWrap::run>("run"),
                          InstanceMethod<&DeviceWrap::upload>("upload"),
                          InstanceMethod<&DeviceWrap::read>("read"),
+                         InstanceMethod<&DeviceWrap::download>("download"),
+                         InstanceMethod<&DeviceWrap::receive>("receive"),
                          InstanceMethod<&DeviceWrap::capture>("capture"),
                          InstanceMethod<&DeviceWrap::record>("record"),
                          InstanceMethod<&DeviceWrap::wait>("wait"),
@@ -47,7 +49,7 @@ Napi::Value DeviceWrap::backend(const Napi::CallbackInfo& info) {
   return Napi::String::New(info.Env(), kBackendNames[static_cast<int>(device_->config().backend)]);
 }
 Napi::Value DeviceWrap::isa(const Napi::CallbackInfo& info) {
-  return Napi::String::New(info.Env(), isa_name(device_->config().isa));
+  return Napi::String::New(info.Env(), device_->isa());
 }
 Napi::Value DeviceWrap::threads(const Napi::CallbackInfo& info) {
   return Napi::Number::New(info.Env(), device_->config().threads);
@@ -74,9 +76,7 @@ Napi::Value DeviceWrap::from_host(const Napi::CallbackInfo& info) {
   if (data.size != bytes)
     throw std::runtime_error("fromHost: data: has " + std::to_string(data.size) + " bytes, " + dtype_name(dtype) +
                              describe(shape) + " takes " + std::to_string(bytes));
-  Tensor t = make_tensor(device_->allocate(bytes), 0, dtype, shape);
-  // Nothing on the stream knows the new memory: no need to queue the copy.
-  if (bytes > 0) std::memcpy(t.raw(), data.data, bytes);
+  Tensor t = make_tensor(device_->from_host(data.data, bytes), 0, dtype, shape);
   report_memory(info.Env());
   return TensorWrap::make(info.Env(), std::move(t), device_->id());
 }
@@ -167,18 +167,31 @@ Napi::Value DeviceWrap::read(const Napi::CallbackInfo& info) {
   return out;
 }
 
+Napi::Value DeviceWrap::download(const Napi::CallbackInfo& info) {
+  device_->check("download", false);
+  return Napi::Number::New(info.Env(), static_cast<double>(device_->download(own_tensor(info[0], "download: source"))));
+}
+
+Napi::Value DeviceWrap::receive(const Napi::CallbackInfo& info) {
+  device_->check("receive", false);
+  const auto ticket = static_cast<uint64_t>(integer_of(info[0], "receive: ticket", 0, kMaxSafeInteger));
+  const std::vector<char> bytes = device_->receive(ticket);
+  Napi::ArrayBuffer out = Napi::ArrayBuffer::New(info.Env(), bytes.size());
+  if (!bytes.empty()) std::memcpy(out.Data(), bytes.data(), bytes.size());
+  return out;
+}
+
 Napi::Value DeviceWrap::capture(const Napi::CallbackInfo& info) {
   device_->check("capture", false);
   if (!info[0].IsFunction()) throw std::runtime_error("capture: body: must be a function");
   device_->begin_capture();
   try {
     info[0].As<Napi::Function>().Call({});
+    return GraphWrap::make(info.Env(), device_, device_->end_capture());
   } catch (...) {
-    device_->end_capture();
+    device_->abandon_capture();
     throw;
   }
-  auto steps = device_->end_capture();
-  return GraphWrap::make(info.Env(), device_, std::move(steps));
 }
 
 Napi::Value DeviceWrap::record(const Napi::CallbackInfo& info) {

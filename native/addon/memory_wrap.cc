@@ -85,25 +85,25 @@ Napi::Function GraphWrap::define(Napi::Env env) {
 
 GraphWrap::GraphWrap(const Napi::CallbackInfo& info) : Wrapped(info) { construct(info); }
 
-Napi::Value GraphWrap::make(Napi::Env env, std::shared_ptr<Device> device, std::shared_ptr<const Steps> steps) {
+Napi::Value GraphWrap::make(Napi::Env env, std::shared_ptr<Device> device, std::shared_ptr<const Graph> graph) {
   auto [object, wrap] = Wrapped::make(addon_data(env).graph);
   wrap->device_ = std::move(device);
-  wrap->steps_ = std::move(steps);
+  wrap->graph_ = std::move(graph);
   return object;
 }
 
 Napi::Value GraphWrap::launches(const Napi::CallbackInfo& info) {
-  return Napi::Number::New(info.Env(), steps_ ? static_cast<double>(steps_->size()) : 0);
+  return Napi::Number::New(info.Env(), graph_ ? static_cast<double>(graph_->launches()) : 0);
 }
 
 void GraphWrap::replay(const Napi::CallbackInfo&) {
-  if (!steps_) throw std::runtime_error("replay: the graph is disposed");
+  if (!graph_) throw std::runtime_error("replay: the graph is disposed");
   device_->check("replay", false);
-  device_->replay(steps_);
+  device_->replay(graph_);
 }
 
 void GraphWrap::dispose(const Napi::CallbackInfo&) {
-  steps_.reset();
+  graph_.reset();
   device_.reset();
 }
 

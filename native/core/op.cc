@@ -140,6 +140,17 @@ double Args::number(const char* name) const {
   return v;
 }
 
+std::string Args::describe() const {
+  std::string s;
+  for (size_t i = 0; i < specs_->size(); ++i) {
+    if (i > 0) s += ", ";
+    s += std::string((*specs_)[i].name) + " ";
+    if (tensors_[i].storage) s += tensors_[i].describe();
+    else s += (*specs_)[i].kind == ArgKind::number ? std::to_string(numbers_[i]) : "null";
+  }
+  return s;
+}
+
 void Args::may_alias(const char* written, const char* other) const {
   aliases_.emplace_back(index_of(written), index_of(other));
 }

@@ -56,6 +56,8 @@ class Args {
   void may_alias(const char* written, const char* other) const;
   // Called after parse().
   void check_overlaps() const;
+  // "x bf16[4, 256], eps 0.000001", for messages.
+  std::string describe() const;
 
  private:
   size_t index_of(const char* name) const;
@@ -76,8 +78,10 @@ class Context {
   // Uninitialised bytes, valid until the kernel returns; 64-byte aligned. One region per call of scratch(), which the
   // kernel calls outside parallel_for.
   virtual void* scratch(size_t bytes) = 0;
-  // The CUDA stream, or null.
-  virtual void* stream() const = 0;
+  // CUDA: the stream, and where kernels report bad input (cuda/device_code.cuh). Null elsewhere.
+  virtual void* stream() const { return nullptr; }
+  virtual void* fault_words() const { return nullptr; }
+  virtual uint32_t op_index() const { return 0; }
 };
 
 using Launch = std::function<void(Context&)>;

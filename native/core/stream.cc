@@ -13,7 +13,6 @@ class Stream::HostContext : public Context {
   }
   int workers() const override { return pool_.workers(); }
   void* scratch(size_t bytes) override { return scratch_.take(bytes); }
-  void* stream() const override { return nullptr; }
   void begin_step() { scratch_.reset(); }
 
  private:

@@ -178,14 +178,14 @@ test("an arena hands out aligned memory, says when it is full, and starts over",
     device.useArena(arena);
     device.temp("u8", [1]);
     device.temp("f32", [100]);
-    assert.deepEqual([arena.bytes, arena.used, arena.peak], [1000, 464, 464]);
+    assert.deepEqual([arena.bytes, arena.used, arena.peak], [1000, 656, 656]);
     assert.throws(
       () => device.temp("f32", [200]),
-      /temp: the arena of 1000 bytes is full: 464 bytes used, 800 bytes wanted for f32\[200\]/,
+      /temp: the arena of 1000 bytes is full: 656 bytes used, 800 bytes wanted for f32\[200\]/,
     );
     arena.reset();
     device.temp("f32", [10]);
-    assert.deepEqual([arena.used, arena.peak], [40, 464]);
+    assert.deepEqual([arena.used, arena.peak], [40, 656]);
   });
 });
 

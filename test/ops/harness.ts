@@ -20,12 +20,14 @@
 //   } satisfies OpCases;
 //
 // Each case runs on `reference` and on `cpu` with every instruction set of this machine, with 1 and with 3 threads, whose
-// bits must agree. Bytes around and between the rows of every tensor must survive. Fills come from a seed, which failures
+// bits must agree, and on `cuda` where that can be opened (EDGEWISE_ADDON names a build that emulates it, see `npm run
+// test:emulated`). Bytes around and between the rows of every tensor must survive. Fills come from a seed, which failures
 // print; EDGEWISE_SEED=n repeats it, EDGEWISE_OPS=a,b runs only some ops.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { DType, Isa } from "../../gpu-node/native/addon.ts";
 import { type OpDevice, openDevice } from "../../gpu-node/native/device.ts";
+import { loadAddon } from "../../gpu-node/native/load.ts";
 import { OP_TABLE, type OpName } from "../../gpu-node/native/ops.ts";
 import { toBytes } from "./formats.ts";
 import { type Fill, fillValues, Random } from "./random.ts";
@@ -102,8 +104,24 @@ function variants(): Variant[] {
         device: openDevice({ backend: "cpu", isa, threads }),
       })),
     ),
+    ...(hasCuda() ? [{ name: "cuda", device: openDevice({ backend: "cuda" }) }] : []),
   ];
   return opened;
+}
+
+function hasCuda(): boolean {
+  return loadAddon()
+    .backends()
+    .some(({ name, unavailable }) => name === "cuda" && unavailable === null);
+}
+
+/** Variants that have a kernel for `op`: CUDA ones may lack it. */
+function variantsOf(op: OpName): Variant[] {
+  const onCuda = loadAddon()
+    .ops()
+    .find(({ name }) => name === op)
+    ?.backends.includes("cuda");
+  return variants().filter(({ device }) => device.backend !== "cuda" || onCuda);
 }
 
 export function closeDevices(): void {
@@ -142,7 +160,7 @@ function checkCase(table: OpCases, opCase: OpCase, caseSeed: number): void {
   const input = hostInput(table.op, opCase.args, caseSeed);
   let wanted = table.oracle?.(input);
   const bits = new Map<string, string>();
-  for (const { name, device } of variants()) {
+  for (const { name, device } of variantsOf(table.op)) {
     const where = `${table.op}: ${opCase.name}: ${name} (EDGEWISE_SEED=${seed})`;
     const placed = runOn(device, table.op, opCase.args, input);
     const got: Record<string, Float64Array> = {};
@@ -207,7 +225,7 @@ function runOn(
 
 function checkBad(table: OpCases, bad: BadCase): void {
   const args = { ...table.cases[0].args, ...bad.args };
-  for (const { name, device } of variants()) {
+  for (const { name, device } of variantsOf(table.op)) {
     const where = `${table.op}: ${bad.name}: ${name}`;
     const input = hostInput(table.op, args, seed);
     assert.throws(
