@@ -59,9 +59,15 @@ export function loadModelText(dir: string): ModelText {
 
 /**
  * Prompt of a chat request.
+ * @param bounded runs the template; what it throws is thrown
  * @throws ApiError control_token, template_error, unsupported_value
  */
-export function chatPrompt(model: ModelText, request: ChatRequest, rules: PromptRules): Int32Array {
+export function chatPrompt(
+  model: ModelText,
+  request: ChatRequest,
+  rules: PromptRules,
+  bounded = (render: () => string) => render(),
+): Int32Array {
   const { template, tokenizer } = model;
   if (template === undefined) {
     throw new ApiError("unsupported_value", "This model has no chat template; use /v1/completions.", {
@@ -81,7 +87,7 @@ export function chatPrompt(model: ModelText, request: ChatRequest, rules: Prompt
   }
   const guard = (text: string, inner?: boolean) => tokenizer.control.protect(text, mark, inner);
   const tools = request.tools?.length && request.tool_choice !== "none" ? request.tools : undefined;
-  const rendered = template.render({
+  const input = {
     messages: templateMessages(request.messages, template, guard),
     tools: tools && templateTools(tools, guard),
     variables: {
@@ -90,7 +96,8 @@ export function chatPrompt(model: ModelText, request: ChatRequest, rules: Prompt
       ...request.chat_template_kwargs,
       ...(request.reasoning_effort !== undefined && { reasoning_effort: guard(request.reasoning_effort) }),
     },
-  });
+  };
+  const rendered = bounded(() => template.render(input));
   const ids: number[] = [];
   for (const part of tokenizer.control.split(rendered, mark)) {
     if (typeof part === "string") append(ids, tokenizer.encodeText(part));

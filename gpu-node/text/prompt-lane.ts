@@ -17,6 +17,8 @@ interface Task {
 }
 
 const MAX_WAITING = 256;
+/** Of a worker's heap. A request of 8 MiB, which is the most, is made in it. */
+const MAX_HEAP_MB = 1024;
 
 export class PromptLane {
   private readonly dir: string;
@@ -73,6 +75,7 @@ export class PromptLane {
   private start(): Worker {
     const worker = new Worker(new URL("./prompt-worker.ts", import.meta.url), {
       workerData: { dir: this.dir },
+      resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB },
     });
     worker.on("message", (reply: PromptReply) => {
       // Idle, it does not keep the process alive.
@@ -86,7 +89,13 @@ export class PromptLane {
       this.next();
     });
     const lost = (cause?: unknown) => {
-      if (this.worker === worker) this.discard(new ApiError("internal_error", "Internal error.", { cause }));
+      if (this.worker !== worker) return;
+      const full = (cause as NodeJS.ErrnoException | undefined)?.code === "ERR_WORKER_OUT_OF_MEMORY";
+      this.discard(
+        full
+          ? new ApiError("template_error", "The prompt took too much memory to prepare.", { param: "messages" })
+          : new ApiError("internal_error", "Internal error.", { cause }),
+      );
     };
     worker.on("error", lost);
     worker.on("exit", () => lost());

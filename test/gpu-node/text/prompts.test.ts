@@ -1,11 +1,19 @@
 import assert from "node:assert/strict";
+import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { after, test } from "node:test";
 import { parseChatRequest } from "../../../gpu-node/contract/chat.ts";
+import { loadModelText } from "../../../gpu-node/text/model-text.ts";
 import { makePrompt, type PromptJob, Prompts } from "../../../gpu-node/text/prompts.ts";
 import { NANO, text } from "../server/harness.ts";
 
 const prompts = new Prompts(text, NANO);
-after(() => prompts.close());
+const folders: string[] = [];
+after(async () => {
+  await prompts.close();
+  for (const dir of folders) rmSync(dir, { recursive: true });
+});
 
 const never = new AbortController().signal;
 const plain = (value: string): PromptJob => ({
@@ -61,6 +69,39 @@ test("a prompt past the time limit is refused, and the next one is made", async 
   await assert.rejects(hasty.make(plain("a "), 1e6, never), { code: "template_error", status: 400 });
   await hasty.close();
   assert.equal((await prompts.make(plain("a"), 1e6, never)).length, makePrompt(text, plain("a")).length);
+});
+
+/** The bundled model's tokenizer with another chat template. */
+function withTemplate(template: string): Prompts {
+  const dir = mkdtempSync(join(tmpdir(), "edgewise-template-"));
+  folders.push(dir);
+  copyFileSync(join(NANO, "tokenizer.json"), join(dir, "tokenizer.json"));
+  writeFileSync(join(dir, "chat_template.jinja"), template);
+  return new Prompts(loadModelText(dir), dir, 1_000);
+}
+
+test("a template that does not end stops no other prompt: this thread turns, and the request is refused", async () => {
+  const endless = withTemplate("{% for x in range(1000000000) %}{% endfor %}hi");
+  let turns = 0;
+  const timer = setInterval(() => turns++, 1);
+  const request = endless.make(chat("hello"), 100, never);
+  assert.ok((await endless.make(plain("other"), 100, never)).length > 0);
+  await assert.rejects(request, { code: "template_error", status: 400 });
+  clearInterval(timer);
+  assert.ok(turns > 10, `${turns} turns`);
+  await endless.close();
+});
+
+test("a template that writes much is not tokenized on this thread, and its prompt is the same", async () => {
+  const wordy = withTemplate("{% for x in range(50000) %}ab {% endfor %}");
+  const made = wordy.make(chat("hello"), 100, never);
+  let turned = false;
+  setImmediate(() => {
+    turned = true;
+  });
+  assert.deepEqual(await made, makePrompt(text, plain("ab ".repeat(50_000))));
+  assert.ok(turned);
+  await wordy.close();
 });
 
 test("closing refuses what waits", async () => {
