@@ -93,7 +93,9 @@ export class PromptLane {
       const full = (cause as NodeJS.ErrnoException | undefined)?.code === "ERR_WORKER_OUT_OF_MEMORY";
       this.discard(
         full
-          ? new ApiError("template_error", "The prompt took too much memory to prepare.", { param: "messages" })
+          ? new ApiError("template_error", "The prompt took too much memory to prepare.", {
+              param: "messages",
+            })
           : new ApiError("internal_error", "Internal error.", { cause }),
       );
     };
