@@ -28,6 +28,12 @@ interface SlotState {
   bias_values: Tensor;
 }
 
+/** Tickets of a step's downloads. */
+interface Flight {
+  ticket: number;
+  kvStats: number;
+}
+
 export class ModelRunner implements Runner {
   readonly limits: PlanLimits;
   readonly depth: number;
@@ -39,7 +45,7 @@ export class ModelRunner implements Runner {
   readonly #results: Tensor[];
   readonly #arena: Arena;
   readonly #graphs = new Map<number, Graph>();
-  readonly #flights: number[] = [];
+  readonly #flights: Flight[] = [];
   readonly #kvFaults: KvFaults = { saturated: 0, nan: 0 };
   #steps = 0;
 
@@ -90,24 +96,36 @@ export class ModelRunner implements Runner {
     device.useArena(this.#arena);
     if (plan[L.h_extend_rows] === 0) this.#decodeGraph(size, turn, results).replay();
     else this.#enqueue(size, this.#reach(plan), results);
+    const kvStats = device.download(this.model.kv[0].stats);
     const ticket = device.download(results);
-    this.#flights.push(ticket);
+    this.#flights.push({ ticket, kvStats });
     return ticket;
   }
 
   wait(ticket: number): Int32Array {
-    if (this.#flights.shift() !== ticket)
-      throw new Error(`runner: step ${ticket} is not the oldest in flight`);
-    return new Int32Array(this.device.receive(ticket));
+    const flight = this.#flights.shift();
+    if (flight?.ticket !== ticket) throw new Error(`runner: step ${ticket} is not the oldest in flight`);
+    try {
+      const results = new Int32Array(this.device.receive(ticket));
+      this.#countKvFaults(this.device.receive(flight.kvStats));
+      return results;
+    } catch (error) {
+      // The downloads of a step that failed were skipped.
+      this.#countKvFaults(this.device.read(this.model.kv[0].stats));
+      throw error;
+    }
   }
 
-  /** The device counts modulo 2^32; a step adds less than that. */
   kvFaults(): KvFaults {
+    return this.#kvFaults;
+  }
+
+  // The device counts modulo 2^32; a step adds less than that.
+  #countKvFaults(stats: ArrayBuffer): void {
+    const [saturated, nan] = new Uint32Array(stats);
     const totals = this.#kvFaults;
-    const [saturated, nan] = new Uint32Array(this.device.read(this.model.kv[0].stats));
     totals.saturated += (saturated - totals.saturated) >>> 0;
     totals.nan += (nan - totals.nan) >>> 0;
-    return totals;
   }
 
   dispose(): void {

@@ -31,6 +31,10 @@ async function serveOnce(name: string, recipe: Recipe, kvFormat: KvFormat) {
     for await (const event of engine.generate({ prompt, ...request }, new AbortController().signal)) {
       last = event;
     }
+    // The counters are published at the end of the turn that gave the last event, which may have come earlier.
+    const told = ({ finished_length, engine_restarts }: Record<string, number>) =>
+      finished_length + engine_restarts;
+    while (told(engine.status().counters) === 0) await new Promise((resolve) => setTimeout(resolve, 1));
     const { text } = await createMetrics(() => engine.status()).expose();
     const counter = (name: string) =>
       Number(new RegExp(`^edgewise_engine_${name}_total (\\d+)$`, "m").exec(text)?.[1]);
