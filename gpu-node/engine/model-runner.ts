@@ -1,7 +1,8 @@
 // Runs plans on a device: upload, expand, forward, sample; and reads logits for `eval` on the same path.
 //
-// The stream is in order, so one arena serves all steps and all graphs. Steps in which every row decodes replay a graph,
-// captured when a batch size comes up first (exact sizes: nothing is padded); others are enqueued op by op.
+// The stream is in order, so one arena and one results buffer serve all steps and all graphs. Steps in which every row
+// decodes replay a graph, captured when its bucket comes up first; others are enqueued op by op. A bucket is a number of
+// rows: on a GPU, where capturing takes long and a padded row costs little, few of them; on the CPU every number.
 import { PAGE_TOKENS } from "../kv/format.ts";
 import type { Model } from "../model/load-model.ts";
 import type { StepBatch } from "../model/step.ts";
@@ -20,18 +21,21 @@ interface StepSize {
   samples: number;
 }
 
+/** Rows of the graphs on a GPU; from the last one on, multiples of 64. */
+const GPU_BUCKETS = [1, 2, 4, 8, 16, 24, 32, 48, 64];
+
+interface Flight {
+  ticket: number;
+  /** Of the download of the KV cache's counters. */
+  kvStats: number;
+}
+
 interface SlotState {
   page_table: Tensor;
   history: Tensor;
   params: Tensor;
   bias_ids: Tensor;
   bias_values: Tensor;
-}
-
-/** Tickets of a step's downloads. */
-interface Flight {
-  ticket: number;
-  kvStats: number;
 }
 
 export class ModelRunner implements Runner {
@@ -42,12 +46,11 @@ export class ModelRunner implements Runner {
   readonly #validate: (plan: Int32Array) => void;
   readonly #plan: Tensor;
   readonly #state: SlotState;
-  readonly #results: Tensor[];
+  readonly #results: Tensor;
   readonly #arena: Arena;
   readonly #graphs = new Map<number, Graph>();
   readonly #flights: Flight[] = [];
   readonly #kvFaults: KvFaults = { saturated: 0, nan: 0 };
-  #steps = 0;
 
   /** Allocates the KV pools of `model` and all state; dispose() also disposes the device. */
   constructor(device: OpDevice, model: Model, limits: PlanLimits, depth: number) {
@@ -68,9 +71,7 @@ export class ModelRunner implements Runner {
       bias_ids: device.alloc("i32", [slots, L.max_bias]),
       bias_values: device.alloc("f32", [slots, L.max_bias]),
     };
-    this.#results = Array.from({ length: depth }, () =>
-      device.alloc("i32", [limits.maxRows, L.result_stride]),
-    );
+    this.#results = device.alloc("i32", [limits.maxRows, L.result_stride]);
     const { maxTokens: tokens, maxRows: rows } = limits;
     this.#arena = device.arena(this.#arenaBytes({ tokens, rows, samples: rows }));
   }
@@ -90,14 +91,13 @@ export class ModelRunner implements Runner {
     this.#validate(plan);
     const { device } = this;
     const size = { tokens: plan[L.h_tokens], rows: plan[L.h_rows], samples: Math.max(1, plan[L.h_samples]) };
-    const turn = this.#steps++ % this.depth;
-    const results = this.#results[turn].slice(0, 0, size.samples);
     device.upload(this.#plan, plan);
     device.useArena(this.#arena);
-    if (plan[L.h_extend_rows] === 0) this.#decodeGraph(size, turn, results).replay();
-    else this.#enqueue(size, this.#reach(plan), results);
+    if (plan[L.h_extend_rows] === 0) this.#decodeGraph(this.#bucket(size.rows)).replay();
+    else this.#enqueue(size, this.#reach(plan));
     const kvStats = device.download(this.model.kv[0].stats);
-    const ticket = device.download(results);
+    // Enqueued here, the next step's results come after these have left.
+    const ticket = device.download(this.#results.slice(0, 0, size.samples));
     this.#flights.push({ ticket, kvStats });
     return ticket;
   }
@@ -122,8 +122,8 @@ export class ModelRunner implements Runner {
 
   // The device counts modulo 2^32; a step adds less than that.
   #countKvFaults(stats: ArrayBuffer): void {
-    const [saturated, nan] = new Uint32Array(stats);
     const totals = this.#kvFaults;
+    const [saturated, nan] = new Uint32Array(stats);
     totals.saturated += (saturated - totals.saturated) >>> 0;
     totals.nan += (nan - totals.nan) >>> 0;
   }
@@ -177,20 +177,24 @@ export class ModelRunner implements Runner {
     }
   }
 
-  #decodeGraph(size: StepSize, turn: number, results: Tensor): Graph {
-    const key = size.rows * this.depth + turn;
-    let graph = this.#graphs.get(key);
+  #bucket(rows: number): number {
+    if (this.device.backend !== "cuda") return rows;
+    const bucket = GPU_BUCKETS.find((size) => size >= rows) ?? Math.ceil(rows / 64) * 64;
+    return Math.min(bucket, this.limits.maxRows);
+  }
+
+  #decodeGraph(rows: number): Graph {
+    let graph = this.#graphs.get(rows);
     if (!graph) {
       // Constant for all replays: the longest context that there can be.
-      graph = this.device.capture(() =>
-        this.#enqueue(size, { maxKvLen: this.limits.maxLen, maxNewTokens: 1 }, results),
-      );
-      this.#graphs.set(key, graph);
+      const reach = { maxKvLen: this.limits.maxLen, maxNewTokens: 1 };
+      graph = this.device.capture(() => this.#enqueue({ tokens: rows, rows, samples: rows }, reach));
+      this.#graphs.set(rows, graph);
     }
     return graph;
   }
 
-  #enqueue(size: StepSize, reach: { maxKvLen: number; maxNewTokens: number }, results: Tensor): void {
+  #enqueue(size: StepSize, reach: { maxKvLen: number; maxNewTokens: number }): void {
     this.#arena.reset();
     const { batch, sampleRows } = this.#expand(size, reach);
     const logits = this.model.forward(batch);
@@ -202,7 +206,7 @@ export class ModelRunner implements Runner {
       bias_ids,
       bias_values,
       history,
-      out: results,
+      out: this.#results.slice(0, 0, size.samples),
     });
   }
 

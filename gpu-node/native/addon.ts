@@ -88,6 +88,10 @@ export interface Device {
    */
   wait(ticket: number): void;
   sync(): void;
+  /** Marks this point of the stream with the device's own clock, for elapsed(). Refused during capture. */
+  timestamp(): number;
+  /** Milliseconds between two timestamps; waits for both. */
+  elapsed(from: number, to: number): number;
   /** Ops launched since the device was opened, graph nodes counted one by one. */
   readonly launches: number;
   dispose(): void;

@@ -170,6 +170,8 @@ class DeviceWrap : public Wrapped<DeviceWrap> {
   Napi::Value record(const Napi::CallbackInfo& info);
   void wait(const Napi::CallbackInfo& info);
   void sync(const Napi::CallbackInfo& info);
+  Napi::Value timestamp(const Napi::CallbackInfo& info);
+  Napi::Value elapsed(const Napi::CallbackInfo& info);
   void dispose(const Napi::CallbackInfo& info);
 
   // The argument as a tensor of this device; throws "<what>: ..." .

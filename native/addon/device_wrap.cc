@@ -33,6 +33,8 @@ Napi::Function DeviceWrap::define(Napi::Env env) {
                          InstanceMethod<&DeviceWrap::record>("record"),
                          InstanceMethod<&DeviceWrap::wait>("wait"),
                          InstanceMethod<&DeviceWrap::sync>("sync"),
+                         InstanceMethod<&DeviceWrap::timestamp>("timestamp"),
+                         InstanceMethod<&DeviceWrap::elapsed>("elapsed"),
                          InstanceMethod<&DeviceWrap::dispose>("dispose"),
                      });
 }
@@ -207,6 +209,18 @@ void DeviceWrap::wait(const Napi::CallbackInfo& info) {
 void DeviceWrap::sync(const Napi::CallbackInfo&) {
   device_->check("sync", false);
   device_->sync();
+}
+
+Napi::Value DeviceWrap::timestamp(const Napi::CallbackInfo& info) {
+  device_->check("timestamp", false);
+  return Napi::Number::New(info.Env(), static_cast<double>(device_->timestamp()));
+}
+
+Napi::Value DeviceWrap::elapsed(const Napi::CallbackInfo& info) {
+  device_->check("elapsed", false);
+  const auto from = static_cast<uint64_t>(integer_of(info[0], "elapsed: from", 0, kMaxSafeInteger));
+  const auto to = static_cast<uint64_t>(integer_of(info[1], "elapsed: to", 0, kMaxSafeInteger));
+  return Napi::Number::New(info.Env(), device_->elapsed(from, to));
 }
 
 void DeviceWrap::dispose(const Napi::CallbackInfo& info) {

@@ -75,6 +75,9 @@ class Device {
 
   virtual uint64_t record() = 0;
   virtual void wait(uint64_t ticket) = 0;
+  // Marks this point of the stream with the device's clock; elapsed() waits for both and gives milliseconds.
+  virtual uint64_t timestamp() = 0;
+  virtual double elapsed(uint64_t from, uint64_t to) = 0;
   void sync() { wait(record()); }
 
   // Waits for the running kernel, drops the rest, frees all memory. May be called twice.

@@ -75,6 +75,22 @@ std::vector<char> HostDevice::receive(uint64_t ticket) {
   return std::move(*node.mapped());
 }
 
+uint64_t HostDevice::timestamp() {
+  auto time = std::make_shared<Time>();
+  stream_->enqueue({"timestamp", [time](Context&) { *time = std::chrono::steady_clock::now(); }});
+  const uint64_t ticket = stream_->record();
+  timestamps_[ticket] = std::move(time);
+  return ticket;
+}
+
+double HostDevice::elapsed(uint64_t from, uint64_t to) {
+  const auto a = timestamps_.find(from), b = timestamps_.find(to);
+  if (a == timestamps_.end() || b == timestamps_.end()) throw std::runtime_error("elapsed: no such timestamp");
+  wait(from);
+  wait(to);
+  return std::chrono::duration<double, std::milli>(*b->second - *a->second).count();
+}
+
 void HostDevice::begin_capture() { capture_ = std::make_shared<HostGraph>(); }
 
 std::shared_ptr<const Graph> HostDevice::end_capture() { return std::exchange(capture_, nullptr); }
@@ -89,6 +105,7 @@ void HostDevice::dispose() {
   stream_.reset();
   capture_.reset();
   downloads_.clear();
+  timestamps_.clear();
   empty_storages();
 }
 

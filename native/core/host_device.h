@@ -1,6 +1,7 @@
 // The device of the CPU backends.
 #pragma once
 
+#include <chrono>
 #include <map>
 
 #include "core/device.h"
@@ -32,6 +33,8 @@ class HostDevice : public Device {
   void replay(const std::shared_ptr<const Graph>& graph) override;
   uint64_t record() override { return stream_->record(); }
   void wait(uint64_t ticket) override { stream_->wait(ticket); }
+  uint64_t timestamp() override;
+  double elapsed(uint64_t from, uint64_t to) override;
   void dispose() override;
 
  private:
@@ -45,6 +48,8 @@ class HostDevice : public Device {
   std::unique_ptr<Stream> stream_;
   std::shared_ptr<HostGraph> capture_;
   std::map<uint64_t, std::shared_ptr<std::vector<char>>> downloads_;
+  using Time = std::chrono::steady_clock::time_point;
+  std::map<uint64_t, std::shared_ptr<Time>> timestamps_;
 };
 
 }  // namespace edgewise

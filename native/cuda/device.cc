@@ -244,6 +244,24 @@ void CudaDevice::throw_fault(const Mark& mark) {
                            std::to_string(static_cast<int32_t>(words[1])));
 }
 
+uint64_t CudaDevice::timestamp() {
+  cudaEvent_t event = nullptr;
+  cuda_check(cudaEventCreateWithFlags(&event, 0), "event");
+  cuda_check(cudaEventRecord(event, stream_), "timestamp");
+  timestamps_[++last_ticket_] = event;
+  return last_ticket_;
+}
+
+double CudaDevice::elapsed(uint64_t from, uint64_t to) {
+  const auto a = timestamps_.find(from), b = timestamps_.find(to);
+  if (a == timestamps_.end() || b == timestamps_.end()) throw std::runtime_error("elapsed: no such timestamp");
+  float milliseconds = 0;
+  cuda_check(cudaEventSynchronize(a->second), "the GPU has failed");
+  cuda_check(cudaEventSynchronize(b->second), "the GPU has failed");
+  cuda_check(cudaEventElapsedTime(&milliseconds, a->second, b->second), "elapsed");
+  return milliseconds;
+}
+
 void CudaDevice::dispose() {
   if (!stream_) return;
   cudaSetDevice(config_.gpu);
@@ -254,6 +272,8 @@ void CudaDevice::dispose() {
     pinned_->give_back(mark.fault);
   }
   for (cudaEvent_t event : free_events_) cudaEventDestroy(event);
+  for (auto& [ticket, event] : timestamps_) cudaEventDestroy(event);
+  timestamps_.clear();
   for (auto& [ticket, d] : downloads_) pinned_->give_back(d.block);
   marks_.clear();
   free_events_.clear();

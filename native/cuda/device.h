@@ -33,6 +33,8 @@ class CudaDevice : public Device {
   void replay(const std::shared_ptr<const Graph>& graph) override;
   uint64_t record() override;
   void wait(uint64_t ticket) override;
+  uint64_t timestamp() override;
+  double elapsed(uint64_t from, uint64_t to) override;
   void dispose() override;
 
  private:
@@ -74,6 +76,7 @@ class CudaDevice : public Device {
   std::deque<Mark> marks_;
   std::vector<cudaEvent_t> free_events_;
   std::map<uint64_t, Download> downloads_;
+  std::map<uint64_t, cudaEvent_t> timestamps_;
 };
 
 }  // namespace edgewise::cuda

@@ -305,3 +305,27 @@ test("a mapped file is read, typed without a copy, and never written", () => {
     rmSync(dir, { recursive: true });
   }
 });
+
+test("a download holds what the stream had at its point, and is handed out once", () => {
+  withDevice((device) => {
+    const a = device.fromHost("f32", [2, 3], Float32Array.of(1, 2, 3, 4, 5, 6));
+    const first = device.download(a.slice(1, 1, 3));
+    device.upload(a, Float32Array.of(9, 9, 9, 9, 9, 9));
+    const second = device.download(a);
+    assert.deepEqual([...new Float32Array(device.receive(second))], [9, 9, 9, 9, 9, 9]);
+    assert.deepEqual([...new Float32Array(device.receive(first))], [2, 3, 5, 6]);
+    assert.throws(() => device.receive(first), /receive: no download has the ticket/);
+  });
+});
+
+test("timestamps follow the order of the stream", () => {
+  withDevice((device) => {
+    const a = device.alloc("f32", [64, 64]);
+    const from = device.timestamp();
+    for (let i = 0; i < 50; i++) device.ops.add({ a, b: a });
+    const to = device.timestamp();
+    assert.ok(device.elapsed(from, to) > 0);
+    assert.ok(device.elapsed(to, from) < 0);
+    assert.throws(() => device.elapsed(from, 10_000), /elapsed: no such timestamp/);
+  });
+});

@@ -1,6 +1,7 @@
 // The CUDA runtime of the emulator: a stream runs at once, or records while it is captured.
 #include <sys/mman.h>
 
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -13,7 +14,9 @@ struct EmulatedGraph {
 struct EmulatedStream {
   EmulatedGraph* capture = nullptr;
 };
-struct EmulatedEvent {};
+struct EmulatedEvent {
+  std::chrono::steady_clock::time_point time;
+};
 
 namespace edgewise::emulator {
 void run_launch(const Launch& launch);
@@ -113,5 +116,8 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return delete graph, c
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, cudaSuccess; }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned) { return *out = new EmulatedEvent, cudaSuccess; }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) { return event->time = std::chrono::steady_clock::now(), cudaSuccess; }
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  return *milliseconds = std::chrono::duration<float, std::milli>(to->time - from->time).count(), cudaSuccess;
+}
