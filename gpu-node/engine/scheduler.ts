@@ -4,7 +4,8 @@
 //   1. running sequences that need one token, oldest first; short of a page, the youngest running one is preempted
 //   2. running sequences with more to compute share the rest of the budget, oldest first
 //   3. waiting sequences in order, while budget, slots and pages last; one that is admitted gets the pages of all its
-//      known tokens at once, so sequences in prefill can't deadlock each other
+//      known tokens at once, so sequences in prefill can't deadlock each other; one whose beginning is being computed by a
+//      running sequence waits for those pages
 // Preemption is recomputation: the sequence goes to the front of the queue with the tokens it has. Results of it still
 // in flight are dropped (apply.ts); the sampler gives the same token again, as it depends on seed and position only.
 import type { GenerateRequest } from "../contract/engine.ts";

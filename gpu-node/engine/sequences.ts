@@ -56,7 +56,7 @@ export class Sequences {
 
   /**
    * Gives the first waiting request a slot and the pages of all its known tokens, cached ones first, provided `spare`
-   * pages stay available. False: it has to wait.
+   * pages stay available and no running sequence is about to publish more of them. False: it has to wait.
    */
   admit(spare: number): boolean {
     const request = this.waiting[0];
@@ -64,6 +64,7 @@ export class Sequences {
     const hits = this.#useCache
       ? this.prefix.match(request.keys, request.tokens, request.length, this.#hits)
       : 0;
+    if (this.#useCache && this.#computedByOther(request, hits)) return false;
     const pages = Math.ceil(request.length / PAGE_TOKENS);
     // A hit that nobody holds counts as available until it is pinned, but can't be had for anything else.
     let available = pool.available;
@@ -86,6 +87,21 @@ export class Sequences {
     request.preempted = false;
     this.running.push(request);
     return true;
+  }
+
+  // Whether a running sequence computes page `index` of the request's beginning, as for choices of one prompt, which
+  // arrive together. Waiting for it costs nobody much: the budget goes to older sequences first anyway. And it ends: a
+  // running sequence computes what it knows or leaves, and nobody is admitted before the request that waits.
+  #computedByOther(request: EngineRequest, index: number): boolean {
+    const end = (index + 1) * PAGE_TOKENS;
+    if (end >= request.length) return false;
+    const key = this.prefix.key(request.keys, request.tokens, index);
+    return this.running.some(
+      (other) =>
+        other.publishedPages <= index &&
+        other.length >= end &&
+        this.prefix.key(other.keys, other.tokens, index) === key,
+    );
   }
 
   /** One more page at the end of a running sequence; the pool has one. */

@@ -45,7 +45,7 @@ export class PrefixCache {
   match(keys: PrefixKeys, tokens: Int32Array, length: number, into: Int32Array): number {
     const limit = Math.floor((length - 1) / PAGE_TOKENS);
     for (let i = 0; i < limit; i++) {
-      const page = this.#pages.get(this.#key(keys, tokens, i));
+      const page = this.#pages.get(this.key(keys, tokens, i));
       if (page === undefined || !this.#same(page, tokens, i)) return i;
       into[i] = page;
     }
@@ -54,7 +54,7 @@ export class PrefixCache {
 
   /** Adds page `index` of a sequence, completely written. A key that is already there keeps its page. */
   publish(keys: PrefixKeys, tokens: Int32Array, index: number, page: number): void {
-    const key = this.#key(keys, tokens, index);
+    const key = this.key(keys, tokens, index);
     if (this.#pages.has(key)) return;
     this.#pages.set(key, page);
     this.#keys[page] = key;
@@ -69,7 +69,8 @@ export class PrefixCache {
     return this.#pages.values();
   }
 
-  #key(chain: PrefixKeys, tokens: Int32Array, index: number): string {
+  /** Of page `index` with everything before it. */
+  key(chain: PrefixKeys, tokens: Int32Array, index: number): string {
     const { keys } = chain;
     while (keys.length <= index) {
       const at = keys.length;

@@ -126,10 +126,17 @@ test("a page is not visible before the step that writes it has completed", () =>
   h.start(promptOf(200), 5);
   h.tick();
   assert.equal(h.loop.stepsInFlight, 1);
+  assert.equal(h.sequences.prefix.size, 0);
   const b = h.start(promptOf(200), 5);
-  h.tick(); // b is admitted while the step that writes its prefix is in flight
+  let seen = false;
+  while (!seen) {
+    h.tick();
+    seen = h.sequences.prefix.size > 0;
+    assert.equal(b.firstTick, -1);
+    assert.ok(seen || h.sequences.waiting.length === 1, "b waits for the step that writes its prefix");
+  }
   h.finish();
-  assert.equal(usage(b).cachedTokens, 0);
+  assert.equal(usage(b).cachedTokens, 192);
   for (const heard of h.heard.values()) h.assertOracle(heard);
 });
 
