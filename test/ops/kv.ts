@@ -127,9 +127,25 @@ export function poolArgs(shape: PoolShape, deviation = 1) {
     shape.format === "fp8-token"
       ? { dtype: "f32", shape: [shape.pages, PAGE_TOKENS, vectorsOf(shape)], fill: uniform(0.5, 1.5) }
       : null;
-  const pool: TensorCase = { dtype: "u8", shape: [shape.pages, pageBytes(shape)], fill };
+  const pool: TensorCase = { dtype: "u8", shape: [shape.pages, pageBytes(shape)], fill, kv: shape };
   return { pool, scales, format: kvFormatCode(shape.format) };
 }
+
+/** The bytes of a pool moved between backends: each has a byte order of its own. The scales lie as they are. */
+function movePool(from: OpDevice, to: OpDevice, shape: PoolShape, bytes: Uint8Array): Uint8Array {
+  const all = allSlots(shape);
+  const side = (device: OpDevice) => allocPool(device, shape).scales;
+  const source = { pool: from.fromHost("u8", [shape.pages, pageBytes(shape)], bytes), scales: side(from) };
+  const target = allocPool(to, shape);
+  packRows(to, shape, target, all, unpackRows(from, shape, source, all));
+  return new Uint8Array(to.read(target.pool));
+}
+
+export const poolForDevice = (device: OpDevice, shape: PoolShape, bytes: Uint8Array) =>
+  onReference((reference) => movePool(reference, device, shape, bytes));
+
+export const poolFromDevice = (device: OpDevice, shape: PoolShape, bytes: Uint8Array) =>
+  onReference((reference) => movePool(device, reference, shape, bytes));
 
 /**
  * Pool bytes and scales after storing canonical rows: the oracle of the writing ops.

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import type { Device, DType, Tensor } from "../../gpu-node/native/addon.ts";
 import { BYTES, fromBytes } from "./formats.ts";
+import type { PoolShape } from "./kv.ts";
 import type { Fill } from "./random.ts";
 
 export interface TensorCase {
@@ -13,6 +14,8 @@ export interface TensorCase {
   pad?: number;
   /** The very tensor of this earlier argument, which then holds this one's result. */
   same?: string;
+  /** A KV pool, filled in the byte order of the reference backend: harness.ts converts it for devices with another. */
+  kv?: PoolShape;
 }
 
 /** A tensor in the middle of a larger one. */
