@@ -40,7 +40,7 @@ void prepare(Fiber& fiber, void (*entry)()) {
     fiber.stack = static_cast<char*>(memory);
   }
   // As after a call: the stack is 8 bytes off a multiple of 16 when entry() starts.
-  auto** top = reinterpret_cast<void**>(fiber.stack + kStackBytes - 16);
+  auto** top = reinterpret_cast<void**>(fiber.stack + kStackBytes - 8);
   *top = nullptr;
   *--top = reinterpret_cast<void*>(entry);
   for (int i = 0; i < 6; ++i) *--top = nullptr;
