@@ -42,6 +42,7 @@ export default {
       name: "an index beyond the rows",
       args: { index: { dtype: "i32", shape: [4], fill: values([0, 6, 1, 1]) } },
       error: /^index: 6 at \[1\] is not within \[0, 6\)$/,
+      cuda: /^index out of range: 6$/,
     },
     {
       name: "out of another length",
