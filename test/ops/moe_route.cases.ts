@@ -107,6 +107,8 @@ export default {
     route(6, 7, 7, { scoring: 1, normalize: 0 }),
     route(2, 1, 1, { scoring: 0 }),
     route(0, 8, 2, { scoring: 1 }),
+    route(3, 384, 8, { scoring: 1, bias: 0.1, scale: 2.827 }),
+    route(3, 700, 40, { scoring: 0, groups: 35, top: 9, bias: 0.01 }),
     given("equal choices: the lower index first", [1, 2, 2, 2, 1, 2], 3, null),
     given("equal choices over groups", [1, 1, 1, 1, 1, 1, 1, 1], 3, null, { scoring: 1, groups: 4, top: 2 }),
     given("saturated scores are equal choices", [60, 50, 70, 40], 2, null),
