@@ -132,6 +132,25 @@ export default {
       },
     }),
     caseOf({
+      name: "updates, and room for more tokens than a block of threads expands",
+      tokens: 1500,
+      rows: 3,
+      samples: 2,
+      plan(writer) {
+        writer.history(
+          0,
+          Int32Array.from({ length: 20 }, (_, i) => 50 + i),
+          10,
+          20,
+        );
+        writer.pages(2, Int32Array.of(0, 9), 1, 2);
+        writer.row(2, 8, 60, true, 7, 2);
+        writer.row(0, 5, 11, true, 7, 2);
+        writer.endExtend();
+        return 0;
+      },
+    }),
+    caseOf({
       name: "logits of every token",
       tokens: 5,
       rows: 1,
@@ -154,7 +173,12 @@ export default {
       args: { plan: { dtype: "f32", shape: [64], fill: filled(0) } },
       error: /^plan: must be/,
     },
-    { name: "no plan", args: { plan: { dtype: "i32", shape: [64], fill: filled(0) } }, error: /^plan: / },
+    {
+      name: "no plan",
+      args: { plan: { dtype: "i32", shape: [64], fill: filled(0) } },
+      error: /^plan: /,
+      cuda: /^index out of range: 0$/,
+    },
     {
       name: "room for too few biases",
       args: { bias_ids: { dtype: "i32", shape: [3, 2], fill: ints(0, 9) } },
