@@ -46,6 +46,7 @@ export default {
       name: "an expert beyond the last",
       args: { ids: { dtype: "i32", shape: [3, 2], fill: values([0, 1, 2, 3, -1, 99]) } },
       error: /^ids: expert 99 at \[2, 1\] is out of range, there are 4$/,
+      cuda: /^index out of range: 99$/,
     },
     {
       name: "slots differ",
