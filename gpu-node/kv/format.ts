@@ -1,11 +1,11 @@
 // Sizes of the KV cache as native/core/kv_layout.h lays it out; test/gpu-node/kv/format.test.ts compares the two.
-// The byte order within a page is known to the native side alone: use the ops kv_pack and kv_unpack.
+// The byte order within a page is known to the native side alone, and depends on the backend: use kv_pack and kv_unpack.
 
 /** Tokens per page. */
 export const PAGE_TOKENS = 64;
 
-/** Names the byte order of pages; travels with transferred pages. */
-export const KV_LAYOUT_ID = 1;
+/** Names the byte order of pages; travels with transferred pages. `host`: the CPU backends. */
+export const KV_LAYOUT_IDS = { host: 1, cuda: 2 } as const;
 
 /** In the order of the op argument `format`. */
 export const KV_FORMATS = ["f32", "bf16", "fp8", "fp8-token"] as const;

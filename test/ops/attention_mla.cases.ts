@@ -124,7 +124,13 @@ export default {
       name: "a page out of range",
       args: { page_table: { dtype: "i32", shape: [3, 2], fill: () => new Array(6).fill(-1) } },
       error: /row 0: page -1/,
+      cuda: /^index out of range: -1$/,
     },
-    { name: "a slot out of range", args: { row_slot: i32([3], [-1, 1, 0]) }, error: /row 0: slot -1/ },
+    {
+      name: "a slot out of range",
+      args: { row_slot: i32([3], [-1, 1, 0]) },
+      error: /row 0: slot -1/,
+      cuda: /^index out of range: -1$/,
+    },
   ],
 } satisfies OpCases;

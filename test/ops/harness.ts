@@ -112,7 +112,7 @@ function variants(): Variant[] {
   return opened;
 }
 
-function hasCuda(): boolean {
+export function hasCuda(): boolean {
   return loadAddon()
     .backends()
     .some(({ name, unavailable }) => name === "cuda" && unavailable === null);

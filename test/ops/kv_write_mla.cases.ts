@@ -84,11 +84,13 @@ export default {
         },
       },
       error: /1 NaN elements/,
+      cuda: /^NaN in the input: 1$/,
     },
     {
       name: "a slot beyond the pool",
       args: { write_slots: { dtype: "i32", shape: [6], fill: values([0, 1, 128, 3, 4, 5]) } },
       error: /slot 128/,
+      cuda: /^index out of range: 128$/,
     },
     { name: "a pool of another width", args: { latent: { dtype: "f32", shape: [6, 88] } }, error: /^pool: / },
   ],

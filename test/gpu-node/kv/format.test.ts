@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import {
   KV_FORMATS,
-  KV_LAYOUT_ID,
+  KV_LAYOUT_IDS,
   type KvGeometry,
   kvBytesPerToken,
   kvFormatCode,
@@ -55,7 +55,10 @@ test("fp8 takes half of the bytes of bf16", () => {
   }
 });
 
-test("the layout id is the native one", () => {
-  const header = readFileSync("native/core/kv_layout.h", "utf8");
-  assert.equal(Number(/kKvLayoutId = (\d+);/.exec(header)?.[1]), KV_LAYOUT_ID);
+test("the layout ids are the native ones", () => {
+  const nativeId = (file: string) => Number(/LayoutId = (\d+);/.exec(readFileSync(file, "utf8"))?.[1]);
+  assert.deepEqual(KV_LAYOUT_IDS, {
+    host: nativeId("native/core/kv_layout.h"),
+    cuda: nativeId("native/cuda/kv_mla_layout.cuh"),
+  });
 });
