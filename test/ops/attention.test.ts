@@ -186,13 +186,14 @@ for (const op of OPS) {
     if (op !== "attention_mla_expanded") {
       test(`deterministic results have the same bits in chunks of any length: ${name}`, () => {
         const device = openDevice(variant);
+        const length = variant.backend === "cuda" ? 200 : 1100; // an emulated GPU is slow
         const inChunks = (chunk: number) => {
-          const fixture = new Fixture(device, op, [1100]);
+          const fixture = new Fixture(device, op, [length]);
           fixture.deterministic = 1;
           return fixture.inChunks(0, chunk);
         };
-        const whole = inChunks(1100);
-        for (const chunk of [3, 64, 333]) assert.deepEqual(inChunks(chunk), whole, `chunk ${chunk}`);
+        const whole = inChunks(length);
+        for (const chunk of [3, 64, 133]) assert.deepEqual(inChunks(chunk), whole, `chunk ${chunk}`);
         device.dispose();
       });
     }

@@ -4,7 +4,7 @@ namespace edgewise::cuda {
 namespace {
 
 void attention_mla_cuda(const AttentionMla& p, Context& context) {
-  const MlaArgs args = mla_args(p);
+  const MlaArgs args(p);
   if (p.q.dtype == DType::f32) attention_mla_plain<float>(p, args, context);
   else attention_mla_plain<bf16>(p, args, context);
 }

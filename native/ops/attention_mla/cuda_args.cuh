@@ -18,24 +18,16 @@ struct MlaArgs {
   MlaPage page;
   float scale;       // of stored values; 1 unless the format is fp8
   float scale_log2;  // softmax scale * log2(e): exponentials are powers of two
-};
 
-inline MlaArgs mla_args(const AttentionMla& p) {
-  const KvLayout& layout = p.pool.layout;
-  MlaArgs a{.rows = {p.rows, p.tokens(), p.pool.pages()}};
-  for (int i = 0; i < 2; ++i) a.q_stride[i] = p.q.stride[i], a.out_stride[i] = p.out.stride[i];
-  a.latent_stride = p.latent.stride[0];
-  a.page_bytes = layout.page_bytes();
-  a.pool = p.pool.bytes.data<uint8_t>();
-  a.scales = layout.scaled_by_token() ? p.pool.scales.data<float>() : nullptr;
-  a.tokens = static_cast<int>(p.tokens());
-  a.heads = static_cast<int>(p.heads());
-  a.width = static_cast<int>(p.width());
-  a.L = static_cast<int>(p.latent_dim());
-  a.page = mla_page(layout);
-  a.scale = layout.format == KvFormat::fp8 ? p.scale : 1.0f;
-  a.scale_log2 = p.softmax_scale * 1.4426950408889634f;
-  return a;
-}
+  explicit MlaArgs(const AttentionMla& p)
+      : q_stride{p.q.stride[0], p.q.stride[1]}, latent_stride(p.latent.stride[0]),
+        out_stride{p.out.stride[0], p.out.stride[1]}, page_bytes(p.pool.layout.page_bytes()),
+        pool(p.pool.bytes.data<uint8_t>()),
+        scales(p.pool.layout.scaled_by_token() ? p.pool.scales.data<float>() : nullptr),
+        rows(p.rows, p.tokens(), p.pool.pages()), tokens(static_cast<int>(p.tokens())),
+        heads(static_cast<int>(p.heads())), width(static_cast<int>(p.width())), L(static_cast<int>(p.latent_dim())),
+        page(mla_page(p.pool.layout)), scale(p.pool.layout.format == KvFormat::fp8 ? p.scale : 1.0f),
+        scale_log2(p.softmax_scale * 1.4426950408889634f) {}
+};
 
 }  // namespace edgewise::cuda
