@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import type { SamplingParams } from "../../gpu-node/contract/engine.ts";
 import { type OpDevice, openDevice } from "../../gpu-node/native/device.ts";
-import { availableIsas } from "./harness.ts";
+import { availableIsas, hasCuda } from "./harness.ts";
 import { Random } from "./random.ts";
 import { adjusted, GREEDY, paramsRecord, RECORD, readParams, type Sampled, sampleRow } from "./sampling.ts";
 
@@ -29,6 +29,7 @@ const MAX_BIAS = 8;
 
 const devices = [
   openDevice({ backend: "reference", threads: 1 }),
+  ...(hasCuda() ? [openDevice({ backend: "cuda" })] : []),
   ...availableIsas().map((isa) => openDevice({ backend: "cpu", isa, threads: 2 })),
 ];
 after(() => {
@@ -156,6 +157,28 @@ test("random parameters give the oracle's tokens, log probabilities and alternat
       };
     });
     check(rows, `vocab ${vocab}`);
+  }
+});
+
+test("wide nuclei, large k and thousands of equal logits are cut where the oracle cuts them", () => {
+  const vocab = 9001;
+  const equal = new Float32Array(vocab).fill(-2);
+  const levels = Float32Array.from({ length: vocab }, (_, i) => (i % 3 === 0 ? 1 : i % 3 === 1 ? 0.5 : -1));
+  const params: Partial<SamplingParams>[] = [
+    { topK: 3000 },
+    { topP: 0.4 },
+    { topK: 4000, topP: 0.7, minP: 1e-4 },
+    { topK: 5 },
+    { temperature: 40, topP: 0.95 },
+    { temperature: 0 },
+    { topP: 0.999, minP: 0.5 },
+  ];
+  for (const logits of [equal, levels, normals(vocab, 3), normals(vocab, 4, 0.01)]) {
+    check(
+      params.map(
+        (p, i): Row => ({ logits, params: { temperature: 1, topLogprobs: 20, seedLow: 7 * i, ...p } }),
+      ),
+    );
   }
 });
 
@@ -336,6 +359,11 @@ test("indices out of range fail the kernel, naming the op", () => {
     [{ logits: [1, 2], params: { topLogprobs: 21 } }, /^Error: sample: top_logprobs 21/],
   ];
   for (const device of devices) {
-    for (const [row, error] of bad) assert.throws(() => run(device, [row]), error);
+    // CUDA says which index, and not of what.
+    for (const [row, error] of bad) {
+      const [index] = error.source.match(/-?\d+$/) ?? [];
+      const wanted = device.backend === "cuda" ? new RegExp(`sample: index out of range: ${index}$`) : error;
+      assert.throws(() => run(device, [row]), wanted);
+    }
   }
 });

@@ -4,6 +4,7 @@
 //
 // The host has validated the plan (validate_plan); here only what keeps every access within the tensors is checked again.
 #include "core/kv_layout.h"
+#include "cuda/block_scan.cuh"
 #include "cuda/launch.h"
 #include "ops/plan_expand/op.h"
 
@@ -81,20 +82,6 @@ __device__ void apply_updates(const Expand& e) {
   }
 }
 
-// Inclusive, over the threads of the block, in their order. `scratch` has a word per warp.
-__device__ uint64_t block_prefix_sum(uint64_t v, uint64_t* scratch) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  for (int by = 1; by < 32; by *= 2) {
-    const uint64_t below = __shfl_up_sync(kAllLanes, v, by);
-    if (lane >= by) v += below;
-  }
-  __syncthreads();
-  if (lane == 31) scratch[warp] = v;
-  __syncthreads();
-  for (int w = 0; w < warp; ++w) v += scratch[w];
-  return v;
-}
-
 // ends[r]: tokens and samples of the rows up to r, r included. False when rows are wrong, after raising it.
 __device__ bool sum_rows(const Expand& e, int rows, uint64_t* ends, uint64_t* scratch) {
   __shared__ int32_t wrong;
@@ -112,7 +99,7 @@ __device__ bool sum_rows(const Expand& e, int rows, uint64_t* ends, uint64_t* sc
       else wrong = 1;
     }
     const uint64_t before = first == 0 ? 0 : ends[first - 1];
-    mine = before + block_prefix_sum(mine, scratch);
+    mine = before + block_prefix_sum(mine, scratch).through;
     if (r < rows) ends[r] = mine;
     __syncthreads();
   }
@@ -183,7 +170,7 @@ __device__ void write_rows(const Expand& e, int rows, const uint64_t* ends) {
 // Dynamic shared memory: a 64-bit word per row.
 template <bool kUpdates, bool kExpand>
 __global__ void __launch_bounds__(kThreads) plan_expand_kernel(Expand e) {
-  __shared__ uint64_t scratch[kThreads / 32];
+  __shared__ uint64_t scratch[32];
   wait_for_previous_kernel();
   let_next_kernel_start();
   const bool valid = valid_header(e);

@@ -191,13 +191,7 @@ int32_t walk(const float* weights, int64_t n, double target) {
 
 int32_t draw(const SampleRow& row, const float* y, int64_t n, float top, const Worker& m) {
   if (!(row.temperature > 0)) return static_cast<int32_t>(std::find(y, y + n, top) - y);
-  float bound = -INFINITY;
-  if (row.min_p > 0) {
-    const double exact = top + row.temperature * std::log(static_cast<double>(std::min(row.min_p, 1.0f)));
-    bound = static_cast<float>(exact);
-    if (bound < exact) bound = std::nextafter(bound, INFINITY);
-    bound = std::min(bound, top);
-  }
+  const float bound = min_p_bound(row, top);
   double total = weigh(y, n, top, std::min(1.0f / row.temperature, 1e30f), bound, m.weights);
   const bool cut_k = row.top_k > 0 && row.top_k < n;
   const int64_t count = cut_k ? cut_to_k(y, n, row.top_k, m.weights, m.candidates, total) : -1;
