@@ -14,6 +14,7 @@ export const verbs: Record<string, Verb> = {
   test: { help: "run the tests that need no GPU", load: () => import("./local/test.ts") },
   serve: { help: "serve one model folder as a GPU node", load: () => import("./server/serve.ts") },
   bench: { help: "time a model on this machine", load: () => import("./bench/bench.ts") },
+  plan: { help: "what a model takes, and tokens per GB of KV cache", load: () => import("./plan/plan.ts") },
   doctor: { help: "what this machine runs, and why not the rest", load: () => import("./native/doctor.ts") },
   eval: { help: "compare a model's answers with golden ones", load: () => import("./eval/eval.ts") },
 };
