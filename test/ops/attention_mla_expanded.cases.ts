@@ -157,6 +157,7 @@ export default {
       name: "a page out of range",
       args: { page_table: { dtype: "i32", shape: [3, 2], fill: () => new Array(6).fill(99) } },
       error: /row 0: page 99/,
+      cuda: /index out of range: 99/,
     },
   ],
 } satisfies OpCases;
