@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kPlainThreads) plain_kernel(GqaArgs<Act> a, De
     const int in_page = position % kPageTokens;
     if (a.format == KvFormat::f32 || a.format == KvFormat::bf16) scale = 1;
     if (a.scales) scale = a.scales[(page * kPageTokens + in_page) * 2 * a.kv_heads + vector];
-    return {a.pool + page * a.order.page_bytes() + a.order.block_offset(vector), in_page, scale};
+    return {a.pool + page * a.order.page_bytes() + kv_head * a.order.head_bytes(), in_page, scale};
   };
   const int bytes = a.order.element_bytes;
   const float total = attend_plain(

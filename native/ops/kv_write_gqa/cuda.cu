@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kThreads) write_kernel(WriteArgs<Act> a, GqaOr
       scale = token_scale_of_warp(x, a.dim);
       if (lane == 0) a.scales[static_cast<int64_t>(slot) * 2 * a.heads + vector] = scale;
     }
-    uint8_t* block = page + order.block_offset(vector);
+    uint8_t* block = page + (is_key ? vector : vector - a.heads) * order.head_bytes();
     for (int i = lane; i < a.dim; i += 32) {
       const float value = to_float(x[i]);
       if constexpr (kFormat == KvFormat::f32) {
