@@ -53,15 +53,17 @@ interface Shape {
   format: KvFormat;
   act?: "f32" | "bf16";
   pad?: number;
+  /** Deviation of q. */
+  queries?: number;
 }
 
 function attention(name: string, shape: Shape, rows: RowSpec[]): OpCase {
-  const { heads, kvHeads, dim, format, act = "f32", pad = 0 } = shape;
+  const { heads, kvHeads, dim, format, act = "f32", pad = 0, queries = 2 } = shape;
   const { tokens, pages, args } = rowArgs(rows);
   return {
     name,
     args: {
-      q: { dtype: act, shape: [tokens, heads, dim], fill: normal(2), pad },
+      q: { dtype: act, shape: [tokens, heads, dim], fill: normal(queries), pad },
       k: { dtype: act, shape: [tokens, kvHeads, dim], fill: normal(), pad: 3 * pad },
       v: { dtype: act, shape: [tokens, kvHeads, dim], fill: normal(), pad: 2 * pad },
       ...poolArgs({ format, heads: kvHeads, dim, pages }),
@@ -83,6 +85,14 @@ const MIXED: RowSpec[] = [
   { past: 100, count: 7 },
   { past: 0, count: 70 },
   { past: 128, count: 1 },
+];
+
+const DRAFTS: RowSpec[] = [
+  { past: 63, count: 1 },
+  { past: 0, count: 2 },
+  { past: 5, count: 1, void: true },
+  { past: 65, count: 5 },
+  { past: 300, count: 1 },
 ];
 
 const cases = [
@@ -116,6 +126,18 @@ const cases = [
   attention("no rows", { heads: 2, kvHeads: 1, dim: 16, format: "f32" }, []),
 ];
 
+// Every group and dim that the tensor-core kernels are made for, and every format with each of them.
+const tensorCores = ([1, 3, 8, 12, 16] as const).flatMap((group, i) =>
+  ([64, 128, 256] as const).map((dim, j) => {
+    const format = (["bf16", "fp8", "fp8-token"] as const)[(i + j) % 3];
+    return attention(
+      `drafts, group of ${group}, dim ${dim}, ${format}`,
+      { heads: 2 * group, kvHeads: 2, dim, format, act: "bf16", pad: 8, queries: 1 },
+      DRAFTS,
+    );
+  }),
+);
+
 /** The same with one arithmetic for any number of queries. */
 const deterministic = ({ name, args, ...rest }: OpCase): OpCase => ({
   ...rest,
@@ -128,7 +150,7 @@ const i32 = (shape: number[], list: number[]) => ({ dtype: "i32" as const, shape
 export default {
   op: "attention_gqa",
   oracle,
-  cases: [...cases, ...cases.map(deterministic)],
+  cases: [...cases, ...cases.map(deterministic), ...tensorCores],
   bad: [
     {
       name: "heads that the kv heads do not divide",

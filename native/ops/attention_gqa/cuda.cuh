@@ -29,8 +29,8 @@ struct GqaArgs {
         v_scale(p.v_scale) {}
 };
 
-// Any shape: cuda/attention_plain.cuh.
+// Any shape: cuda/attention_plain.cuh. Leaves rows with fewer than `least` new tokens alone, unless that is 0.
 template <class Act>
-void gqa_plain(const GqaArgs<Act>& a, const DeviceRows& rows, Context& context);
+void gqa_plain(const GqaArgs<Act>& a, const DeviceRows& rows, int least, Context& context);
 
 }  // namespace edgewise::cuda
