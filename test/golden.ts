@@ -3,14 +3,7 @@
 // f32 arithmetic on both CPU backends at several chunk sizes, then bf16 arithmetic with a bf16 KV cache.
 import { execFileSync } from "node:child_process";
 import { basename, join } from "node:path";
-
-interface Report {
-  max_abs: number;
-  mean_kl: number;
-  median_kl: number;
-  p90_kl: number;
-  top1_agreement: number;
-}
+import { type Figures, goldenBounds, violations } from "./golden-bounds.ts";
 
 interface Run {
   backend: "reference" | "cpu";
@@ -29,7 +22,7 @@ const RUNS: Run[] = [
   { backend: "reference", precision: "bf16", chunk: "4096" },
 ];
 
-function evaluate(dir: string, run: Run): Report {
+function evaluate(dir: string, run: Run): Figures {
   const golden = join(dir, "golden.safetensors");
   const flags = [
     "--backend",
@@ -42,18 +35,7 @@ function evaluate(dir: string, run: Run): Report {
     run.chunk,
   ];
   const args = ["gpu-node/cli.ts", "eval", "logits", "--model", dir, "--golden", golden, "--json", ...flags];
-  return JSON.parse(execFileSync(process.execPath, args, { encoding: "utf8" })) as Report;
-}
-
-function violations(report: Report, run: Run, dense: boolean): string[] {
-  if (run.precision === "f32") return report.max_abs <= 2e-5 ? [] : [`max_abs ${report.max_abs} > 2e-5`];
-  const bounds: [string, boolean][] = [
-    [`median_kl ${report.median_kl} > 1.5e-4`, report.median_kl <= 1.5e-4],
-    [`p90_kl ${report.p90_kl} > 2e-3`, report.p90_kl <= 2e-3],
-    [`top1_agreement ${report.top1_agreement} < 0.92`, report.top1_agreement >= 0.92],
-    [`mean_kl ${report.mean_kl} > 1.5e-4`, !dense || report.mean_kl <= 1.5e-4],
-  ];
-  return bounds.filter(([, held]) => !held).map(([text]) => text);
+  return JSON.parse(execFileSync(process.execPath, args, { encoding: "utf8" })) as Figures;
 }
 
 const dir = process.argv[2];
@@ -62,7 +44,7 @@ const dense = /^(llama|qwen3)-[a-z]$/.test(basename(dir));
 let failed = false;
 for (const run of RUNS) {
   const report = evaluate(dir, run);
-  const bad = violations(report, run, dense);
+  const bad = violations(goldenBounds(report, run.precision, dense));
   failed ||= bad.length > 0;
   const label = `${run.backend} ${run.precision} chunk ${run.chunk}`;
   const figures = `max_abs ${report.max_abs.toExponential(1)}, median_kl ${report.median_kl.toExponential(1)}, top1 ${report.top1_agreement.toFixed(3)}`;
