@@ -138,6 +138,31 @@ const tensorCores = ([1, 3, 8, 12, 16] as const).flatMap((group, i) =>
   }),
 );
 
+const CHUNKS: RowSpec[] = [
+  { past: 63, count: 9 },
+  { past: 0, count: 65 },
+  { past: 9, count: 20, void: true },
+  { past: 130, count: 1 },
+  { past: 64, count: 70 },
+];
+
+const chunks = (
+  [
+    [1, 64, "fp8"],
+    [3, 128, "bf16"],
+    [8, 128, "fp8-token"],
+    [2, 256, "fp8"],
+    [2, 72, "bf16"],
+    [1, 24, "fp8-token"],
+  ] as const
+).map(([group, dim, format]) =>
+  attention(
+    `chunks, group of ${group}, dim ${dim}, ${format}`,
+    { heads: 2 * group, kvHeads: 2, dim, format, act: "bf16", pad: 8, queries: 1 },
+    CHUNKS,
+  ),
+);
+
 /** The same with one arithmetic for any number of queries. */
 const deterministic = ({ name, args, ...rest }: OpCase): OpCase => ({
   ...rest,
@@ -150,7 +175,7 @@ const i32 = (shape: number[], list: number[]) => ({ dtype: "i32" as const, shape
 export default {
   op: "attention_gqa",
   oracle,
-  cases: [...cases, ...cases.map(deterministic), ...tensorCores],
+  cases: [...cases, ...cases.map(deterministic), ...tensorCores, ...chunks, deterministic(chunks[1])],
   bad: [
     {
       name: "heads that the kv heads do not divide",

@@ -29,8 +29,8 @@ struct GqaArgs {
         v_scale(p.v_scale) {}
 };
 
-// Any shape: cuda/attention_plain.cuh. Leaves rows with fewer than `least` new tokens alone, unless that is 0.
+// Any shape: cuda/attention_plain.cuh.
 template <class Act>
-void gqa_plain(const GqaArgs<Act>& a, const DeviceRows& rows, int least, Context& context);
+void gqa_plain(const GqaArgs<Act>& a, const DeviceRows& rows, Context& context);
 
 }  // namespace edgewise::cuda

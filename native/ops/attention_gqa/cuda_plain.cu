@@ -7,7 +7,7 @@ namespace edgewise::cuda {
 namespace {
 
 template <class Act>
-__global__ void __launch_bounds__(kPlainThreads) plain_kernel(GqaArgs<Act> a, DeviceRows rows, int least, Fault fault) {
+__global__ void __launch_bounds__(kPlainThreads) plain_kernel(GqaArgs<Act> a, DeviceRows rows, Fault fault) {
   __shared__ PlainShared shared;
   auto* q = static_cast<float*>(dynamic_shared());
   float* sums = q + a.dim;
@@ -17,7 +17,6 @@ __global__ void __launch_bounds__(kPlainThreads) plain_kernel(GqaArgs<Act> a, De
   Act* out = a.out + token * a.out_token + head * a.out_head;
   const int index = rows.row_of(token);
   const DeviceRow row = index < 0 ? DeviceRow{} : rows.row(index, fault);
-  if (row.count < least) return;
   if (!row.live) {
     for (int i = thread; i < a.dim; i += kPlainThreads) out[i] = from_float<Act>(0.0f);
     return;
@@ -50,15 +49,15 @@ __global__ void __launch_bounds__(kPlainThreads) plain_kernel(GqaArgs<Act> a, De
 }  // namespace
 
 template <class Act>
-void gqa_plain(const GqaArgs<Act>& a, const DeviceRows& rows, int least, Context& context) {
+void gqa_plain(const GqaArgs<Act>& a, const DeviceRows& rows, Context& context) {
   const Grid grid{.blocks = {static_cast<unsigned>(rows.tokens), static_cast<unsigned>(a.heads)},
                   .threads = kPlainThreads,
                   .shared = 2 * a.dim * sizeof(float),
                   .dependent = true};
-  launch(context, plain_kernel<Act>, grid, a, rows, least, fault_of(context));
+  launch(context, plain_kernel<Act>, grid, a, rows, fault_of(context));
 }
 
-template void gqa_plain(const GqaArgs<float>&, const DeviceRows&, int, Context&);
-template void gqa_plain(const GqaArgs<bf16>&, const DeviceRows&, int, Context&);
+template void gqa_plain(const GqaArgs<float>&, const DeviceRows&, Context&);
+template void gqa_plain(const GqaArgs<bf16>&, const DeviceRows&, Context&);
 
 }  // namespace edgewise::cuda
