@@ -89,6 +89,13 @@ __device__ inline void bulk_copy(void* shared, const void* global, uint32_t byte
 #endif
 }
 
+// Asks for the line of global memory at p in the L2 cache. Any address that is mapped.
+__device__ inline void prefetch_l2(const void* p) {
+#ifndef EDGEWISE_CUDA_EMULATED
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+#endif
+}
+
 // Orders ordinary accesses to shared memory by this thread before bulk copies that follow a barrier.
 __device__ inline void fence_async_proxy() {
 #ifndef EDGEWISE_CUDA_EMULATED

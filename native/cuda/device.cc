@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "cuda/counters.h"
 #include "cuda/status.h"
 
 namespace edgewise::cuda {
@@ -85,8 +86,8 @@ CudaDevice::CudaDevice(const DeviceConfig& config) : Device(config) {
   staging_ = std::make_unique<Staging>(stream_);
   pinned_ = std::make_unique<PinnedPool>();
   scratch_ = std::make_unique<Scratch>();
-  cuda_check(cudaMalloc(reinterpret_cast<void**>(&fault_words_), kFaultBytes), "fault words");
-  cuda_check(cudaMemsetAsync(fault_words_, 0, kFaultBytes, stream_), "fault words");
+  cuda_check(cudaMalloc(reinterpret_cast<void**>(&fault_words_), kDeviceWordBytes), "fault words");
+  cuda_check(cudaMemsetAsync(fault_words_, 0, kDeviceWordBytes, stream_), "fault words");
 }
 
 void CudaDevice::use_gpu() const { cuda_check(cudaSetDevice(config_.gpu), "cudaSetDevice"); }

@@ -60,6 +60,18 @@ __device__ inline void mma_bf16(float c[4], const uint32_t a[4], const uint32_t 
 }
 #endif
 
+// a - b of two bf16 each.
+__device__ inline uint32_t sub_bf16x2(uint32_t a, uint32_t b) {
+#ifdef EDGEWISE_CUDA_EMULATED
+  const float2 x = unpack_bf16x2(a), y = unpack_bf16x2(b);
+  return pack_bf16x2(x.x - y.x, x.y - y.y);
+#else
+  uint32_t out;
+  asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+  return out;
+#endif
+}
+
 // Four 8 x 8 matrices of 16-bit values from shared memory: lane l gives the address of row l % 8 of matrix l / 8 (16
 // bytes, aligned) and gets in r[m] elements (g, 2t), (g, 2t + 1) of matrix m.
 __device__ inline void ldmatrix_x4(uint32_t r[4], const void* row) {
