@@ -3,11 +3,11 @@ import { BF16_SUMS, headLinearOracle, rows, SUMS } from "./weights.ts";
 
 type Float = "f32" | "bf16" | "f16";
 
-function product(t: number, h: number, n: number, k: number, x: "f32" | "bf16", w: Float): OpCase {
+function product(t: number, h: number, n: number, k: number, x: "f32" | "bf16", w: Float, pad = 9): OpCase {
   return {
-    name: `${t} tokens, ${h} heads, ${k} -> ${n}, ${x} x ${w}`,
+    name: `${t} tokens, ${h} heads, ${k} -> ${n}, ${x} x ${w}, ${pad} between heads`,
     args: {
-      x: rows(x, [t, h, k], 9),
+      x: rows(x, [t, h, k], pad),
       w: { dtype: w, shape: [h, n, k], fill: normal(0.1) },
       out: { dtype: x, shape: [t, h, n], pad: 64 },
     },
@@ -25,6 +25,8 @@ export default {
     product(2, 1, 65, 33, "bf16", "f16"),
     product(5, 7, 3, 64, "f32", "f32"),
     product(0, 4, 8, 8, "bf16", "bf16"),
+    product(3, 3, 80, 64, "bf16", "bf16", 8),
+    product(67, 2, 20, 576, "bf16", "bf16", 64),
   ],
   bad: [
     {

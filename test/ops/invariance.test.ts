@@ -1,14 +1,15 @@
 // D20: a row gets the same bits alone, in any batch and with any number of threads.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { DType, Isa, Tensor } from "../../gpu-node/native/addon.ts";
+import type { DeviceOptions, DType, Tensor } from "../../gpu-node/native/addon.ts";
 import { type OpDevice, openDevice } from "../../gpu-node/native/device.ts";
 import { BYTES, toBytes } from "./formats.ts";
-import { availableIsas, ints, normal, uniform } from "./harness.ts";
+import { availableIsas, hasCuda, ints, normal, uniform } from "./harness.ts";
 import { type Fill, fillValues, Random } from "./random.ts";
 
 const TOKENS = 77; // more than a block of rows, and not a multiple of a tile
 const WIDTH = 160;
+const CUDA_WIDTH = 544; // enough for kernels that cut K
 const N = 52;
 const EXPERTS = 5;
 const SLOTS = 3;
@@ -17,6 +18,23 @@ const BLOCK = 64;
 
 type Act = "f32" | "bf16";
 type Args = Record<string, Tensor | number | null>;
+
+interface Variant {
+  name: string;
+  options: DeviceOptions;
+  width: number;
+  /** Tokens of the calls that are compared with the whole batch. */
+  sizes: number[];
+}
+
+const variants: Variant[] = availableIsas().map((isa) => ({
+  name: isa,
+  options: { backend: "cpu", isa },
+  width: WIDTH,
+  sizes: [1, 2, 3, 7, 64],
+}));
+if (hasCuda())
+  variants.push({ name: "cuda", options: { backend: "cuda" }, width: CUDA_WIDTH, sizes: [5, 12, 31, 64] });
 
 /** Per-token arguments and their shape behind the token dimension; whole arguments; the result. */
 interface Call {
@@ -32,25 +50,25 @@ const scales = { dtype: "f32" as const, fill: uniform(0.001, 0.02) };
 const dense = { dtype: "bf16" as const, fill: normal(0.1) };
 const up = (n: number, step: number) => Math.ceil(n / step);
 
-function calls(act: Act): Call[] {
-  const x = { x: { dtype: act, shape: [WIDTH], fill: normal() } };
+function calls(act: Act, width: number): Call[] {
+  const x = { x: { dtype: act, shape: [width], fill: normal() } };
   const ids = { dtype: "i32" as const, shape: [SLOTS], fill: ints(-1, EXPERTS) };
-  const slots = { x: { dtype: act, shape: [SLOTS, WIDTH], fill: normal() }, ids };
+  const slots = { x: { dtype: act, shape: [SLOTS, width], fill: normal() }, ids };
   const weights = { dtype: "f32" as const, shape: [SLOTS], fill: uniform(0, 1) };
   const blocks = { block_n: BLOCK, block_k: BLOCK };
-  const fp8Scale = { ...scales, shape: [EXPERTS, up(N, BLOCK), up(WIDTH, BLOCK)] };
-  const int4Scale = { ...scales, shape: [EXPERTS, N, WIDTH / GROUP] };
-  const fp8 = { ...e4m3, shape: [EXPERTS, N, WIDTH] };
-  const int4 = { ...codes, shape: [EXPERTS, N, WIDTH / 2] };
-  const bf16 = { ...dense, shape: [EXPERTS, N, WIDTH] };
+  const fp8Scale = { ...scales, shape: [EXPERTS, up(N, BLOCK), up(width, BLOCK)] };
+  const int4Scale = { ...scales, shape: [EXPERTS, N, width / GROUP] };
+  const fp8 = { ...e4m3, shape: [EXPERTS, N, width] };
+  const int4 = { ...codes, shape: [EXPERTS, N, width / 2] };
+  const bf16 = { ...dense, shape: [EXPERTS, N, width] };
   return [
-    { op: "linear", rows: x, shared: { w: { ...dense, shape: [N, WIDTH] }, bias: null }, out: [N] },
+    { op: "linear", rows: x, shared: { w: { ...dense, shape: [N, width] }, bias: null }, out: [N] },
     {
       op: "linear_fp8",
       rows: x,
       shared: {
-        w: { ...e4m3, shape: [N, WIDTH] },
-        scale: { ...scales, shape: [up(N, BLOCK), up(WIDTH, BLOCK)] },
+        w: { ...e4m3, shape: [N, width] },
+        scale: { ...scales, shape: [up(N, BLOCK), up(width, BLOCK)] },
         bias: null,
         ...blocks,
       },
@@ -60,8 +78,8 @@ function calls(act: Act): Call[] {
       op: "linear_int4",
       rows: x,
       shared: {
-        w: { ...codes, shape: [N, WIDTH / 2] },
-        scale: { ...scales, shape: [N, WIDTH / GROUP] },
+        w: { ...codes, shape: [N, width / 2] },
+        scale: { ...scales, shape: [N, width / GROUP] },
         zero: null,
         bias: null,
         group: GROUP,
@@ -70,7 +88,7 @@ function calls(act: Act): Call[] {
     },
     {
       op: "head_linear",
-      rows: { x: { dtype: act, shape: [EXPERTS, WIDTH], fill: normal() } },
+      rows: { x: { dtype: act, shape: [EXPERTS, width], fill: normal() } },
       shared: { w: bf16 },
       out: [EXPERTS, N],
     },
@@ -140,7 +158,7 @@ function run(
   return Array.from({ length: end - begin }, (_, i) => result.toString("hex", i * stride, (i + 1) * stride));
 }
 
-function check(call: Call, act: Act, isa: Isa, seed: number): void {
+function check(call: Call, act: Act, variant: Variant, seed: number): void {
   const random = new Random(seed);
   const data = new Map<string, Uint8Array>();
   for (const [name, spec] of Object.entries(call.rows))
@@ -152,11 +170,11 @@ function check(call: Call, act: Act, isa: Isa, seed: number): void {
     if (spec !== null && typeof spec === "object")
       data.set(name, toBytes(spec.dtype, fillValues(spec.fill, product(spec.shape), spec.dtype, random)));
 
-  const one = openDevice({ backend: "cpu", isa, threads: 1 });
-  const three = openDevice({ backend: "cpu", isa, threads: 3 });
+  const one = openDevice({ ...variant.options, threads: 1 });
+  const three = openDevice({ ...variant.options, threads: 3 });
   try {
     const whole = run(three, call, act, data, 0, TOKENS);
-    for (const size of [1, 2, 3, 7, 64]) {
+    for (const size of variant.sizes) {
       for (let begin = 0; begin < TOKENS; begin += size) {
         const end = Math.min(begin + size, TOKENS);
         const part = run(one, call, act, data, begin, end);
@@ -174,11 +192,11 @@ function check(call: Call, act: Act, isa: Isa, seed: number): void {
 }
 
 const seed = Number(process.env.EDGEWISE_SEED ?? Math.floor(Math.random() * 2 ** 31));
-for (const isa of availableIsas()) {
+for (const variant of variants) {
   for (const act of ["f32", "bf16"] as const) {
-    for (const call of calls(act)) {
-      test(`${call.op}: a row's bits do not depend on its batch or on threads (${isa}, ${act})`, () => {
-        check(call, act, isa, seed);
+    for (const call of calls(act, variant.width)) {
+      test(`${call.op}: a row's bits do not depend on its batch or on threads (${variant.name}, ${act})`, () => {
+        check(call, act, variant, seed);
       });
     }
   }

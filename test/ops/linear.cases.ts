@@ -3,11 +3,19 @@ import { BF16_SUMS, linearOracle, rows, SUMS } from "./weights.ts";
 
 type Float = "f32" | "bf16" | "f16";
 
-function product(m: number, n: number, k: number, x: "f32" | "bf16", w: Float, out: "f32" | "bf16"): OpCase {
+function product(
+  m: number,
+  n: number,
+  k: number,
+  x: "f32" | "bf16",
+  w: Float,
+  out: "f32" | "bf16",
+  pad = 3,
+): OpCase {
   return {
-    name: `[${m}, ${k}] x [${n}, ${k}], ${x} x ${w} -> ${out}`,
+    name: `[${m}, ${k}] x [${n}, ${k}], ${x} x ${w} -> ${out}, ${pad} between rows`,
     args: {
-      x: rows(x, [m, k], 3),
+      x: rows(x, [m, k], pad),
       w: { dtype: w, shape: [n, k], fill: normal(0.1) },
       bias: m % 2 === 0 ? { dtype: w, shape: [n], fill: normal() } : null,
       out: { dtype: out, shape: [m, n], pad: m % 3 },
@@ -31,6 +39,13 @@ export default {
     product(9, 5, 3, "bf16", "bf16", "bf16"),
     product(130, 70, 192, "bf16", "bf16", "bf16"),
     product(131, 40, 576, "f32", "f32", "f32"),
+    // Rows that 16-byte loads can take.
+    product(1, 96, 608, "bf16", "bf16", "bf16", 8),
+    product(8, 70, 1024, "bf16", "bf16", "f32", 16),
+    product(17, 33, 1312, "bf16", "bf16", "bf16", 8),
+    product(64, 20, 800, "bf16", "bf16", "bf16", 0),
+    product(65, 20, 800, "bf16", "bf16", "f32", 0),
+    product(30, 257, 32, "bf16", "bf16", "bf16", 8),
     { ...product(0, 8, 16, "bf16", "bf16", "bf16"), name: "no rows" },
   ],
   bad: [

@@ -9,11 +9,12 @@ function product(
   x: "f32" | "bf16",
   out: "f32" | "bf16",
   block = 128,
+  pad = 5,
 ): OpCase {
   return {
-    name: `[${m}, ${k}] x [${n}, ${k}], blocks of ${block}, ${x} -> ${out}`,
+    name: `[${m}, ${k}] x [${n}, ${k}], blocks of ${block}, ${x} -> ${out}, ${pad} between rows`,
     args: {
-      x: rows(x, [m, k], 5),
+      x: rows(x, [m, k], pad),
       ...fp8([n, k], block, block),
       bias: m % 2 === 0 ? { dtype: "bf16", shape: [n], fill: normal() } : null,
       out: { dtype: out, shape: [m, n], pad: m % 3 },
@@ -26,16 +27,17 @@ function product(
 
 // Every finite code once: 254 columns, an odd width for every kernel.
 const finite = Array.from({ length: 256 }, (_, code) => code).filter((code) => (code & 0x7f) !== 0x7f);
+const finiteAndZeros = [...finite, 0, 0];
 
-function allCodes(x: "f32" | "bf16", scale: number): OpCase {
+function allCodes(x: "f32" | "bf16", scale: number, codes = finite): OpCase {
   return {
-    name: `all finite codes, ${x}, scale ${scale}`,
+    name: `all finite codes in ${codes.length} columns, ${x}, scale ${scale}`,
     args: {
-      x: identity(x, finite.length),
-      w: { dtype: "e4m3", shape: [1, finite.length], fill: values(finite.map(decodeE4m3)) },
+      x: identity(x, codes.length),
+      w: { dtype: "e4m3", shape: [1, codes.length], fill: values(codes.map(decodeE4m3)) },
       scale: { dtype: "f32", shape: [1, 1], fill: values([scale]) },
       bias: null,
-      out: { dtype: "f32", shape: [finite.length, 1] },
+      out: { dtype: "f32", shape: [codes.length, 1] },
       block_n: 128,
       block_k: 256,
     },
@@ -74,10 +76,17 @@ export default {
     product(6, 33, 200, "f32", "bf16", 48),
     product(7, 20, 100, "bf16", "bf16", 24),
     product(67, 140, 320, "bf16", "bf16", 64),
+    // Rows that 16-byte loads can take.
+    product(1, 96, 1152, "bf16", "bf16", 128, 8),
+    product(8, 200, 1056, "bf16", "f32", 128, 16),
+    product(17, 20, 640, "bf16", "bf16", 32, 8),
+    product(66, 33, 800, "bf16", "bf16", 64, 0),
+    product(3, 33, 160, "bf16", "bf16", 4096, 8),
     allCodes("f32", 1),
     allCodes("bf16", 1),
     allCodes("f32", 0.0371),
     allCodes("bf16", 0.0371),
+    allCodes("bf16", 0.0371, finiteAndZeros),
     nanCode("f32"),
     nanCode("bf16"),
   ],

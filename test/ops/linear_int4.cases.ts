@@ -2,6 +2,7 @@ import { EXACT, normal, type OpCase, type OpCases, values } from "./harness.ts";
 import { BF16_SUMS, identity, int4, linearOracle, rows, SUMS } from "./weights.ts";
 
 interface Options {
+  pad?: number;
   zero?: boolean;
   scale?: "f32" | "bf16" | "f16";
 }
@@ -10,13 +11,13 @@ function product(
   [m, n, k]: [number, number, number],
   group: number,
   x: "f32" | "bf16",
-  { zero = false, scale = "bf16" }: Options = {},
+  { zero = false, scale = "bf16", pad = 7 }: Options = {},
 ): OpCase {
   const weights = int4([n, k], group, scale);
   return {
-    name: `[${m}, ${k}] x [${n}, ${k}], groups of ${group}, ${x}, ${scale} scales${zero ? ", zero points" : ""}`,
+    name: `[${m}, ${k}] x [${n}, ${k}], groups of ${group}, ${x}, ${scale} scales${zero ? ", zero points" : ""}, ${pad} between rows`,
     args: {
-      x: rows(x, [m, k], 7),
+      x: rows(x, [m, k], pad),
       ...weights,
       zero: zero ? weights.zero : null,
       bias: m % 2 === 0 ? { dtype: "f32", shape: [n], fill: normal() } : null,
@@ -69,6 +70,12 @@ export default {
     product([3, 9, 40], 40, "bf16"),
     product([70, 44, 192], 64, "bf16", { zero: true }),
     product([9, 40, 128], 128, "f32", { zero: true, scale: "f16" }),
+    // Rows that 16-byte loads can take.
+    product([1, 96, 2112], 32, "bf16", { pad: 8 }),
+    product([8, 70, 1024], 128, "bf16", { pad: 16, zero: true, scale: "f16" }),
+    product([17, 20, 640], 64, "bf16", { pad: 8, scale: "f32" }),
+    product([66, 33, 800], 32, "bf16", { pad: 0, zero: true }),
+    product([3, 33, 224], 224, "bf16", { pad: 8 }),
     allCodes("f32", 32),
     allCodes("bf16", 32),
     allCodes("bf16", 64),

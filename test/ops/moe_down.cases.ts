@@ -8,11 +8,12 @@ function experts(
   x: "f32" | "bf16",
   w: "f32" | "bf16" | "f16",
   out: "f32" | "bf16",
+  pad = 3,
 ): OpCase {
   return {
-    name: `${t} tokens x ${k} of ${e}, ${width} -> ${n}, ${x} x ${w} -> ${out}`,
+    name: `${t} tokens x ${k} of ${e}, ${width} -> ${n}, ${x} x ${w} -> ${out}, ${pad} between rows`,
     args: {
-      x: rows(x, [t, k, width], 3),
+      x: rows(x, [t, k, width], pad),
       ids: { dtype: "i32", shape: [t, k], fill: routed(e) },
       weights: { dtype: "f32", shape: [t, k], fill: uniform(0, 1) },
       down: { dtype: w, shape: [e, n, width], fill: normal(0.1) },
@@ -30,6 +31,8 @@ export default {
     experts([1, 4, 24], [64, 32], "bf16", "bf16", "bf16"),
     experts([21, 4, 6], [70, 96], "bf16", "bf16", "f32"),
     experts([10, 3, 5], [33, 33], "bf16", "f16", "bf16"),
+    experts([2, 4, 24], [72, 544], "bf16", "bf16", "bf16", 8),
+    experts([41, 3, 3], [20, 96], "bf16", "bf16", "f32", 0),
     experts([90, 2, 2], [12, 64], "f32", "bf16", "bf16"),
     { ...experts([4500, 2, 2], [3, 2], "f32", "f32", "f32"), name: "more pairs than are held at a time" },
     experts([0, 2, 2], [12, 64], "bf16", "bf16", "bf16"),

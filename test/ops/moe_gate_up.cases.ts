@@ -15,11 +15,12 @@ function experts(
   [n, width]: [number, number],
   x: "f32" | "bf16",
   w: "f32" | "bf16" | "f16",
+  pad = 3,
 ): OpCase {
   return {
-    name: `${t} tokens x ${k} of ${e}, ${width} -> ${n}, ${x} x ${w}`,
+    name: `${t} tokens x ${k} of ${e}, ${width} -> ${n}, ${x} x ${w}, ${pad} between rows`,
     args: {
-      x: rows(x, [t, width], 3),
+      x: rows(x, [t, width], pad),
       ids: { dtype: "i32", shape: [t, k], fill: routed(e) },
       gate: { dtype: w, shape: [e, n, width], fill: normal(0.1) },
       up: { dtype: w, shape: [e, n, width], fill: normal(0.1) },
@@ -37,6 +38,8 @@ export default {
     experts([1, 4, 24], [32, 64], "bf16", "bf16"),
     experts([21, 4, 6], [38, 96], "bf16", "bf16"),
     experts([10, 3, 5], [9, 33], "bf16", "f16"),
+    experts([2, 4, 24], [72, 544], "bf16", "bf16", 8),
+    experts([41, 3, 3], [20, 96], "bf16", "bf16", 0),
     experts([90, 2, 2], [12, 64], "f32", "bf16"),
     experts([0, 2, 2], [12, 64], "bf16", "bf16"),
     {

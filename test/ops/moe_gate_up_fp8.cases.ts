@@ -7,13 +7,14 @@ function experts(
   [n, width]: [number, number],
   x: "f32" | "bf16",
   block: number,
+  pad = 3,
 ): OpCase {
   const gate = fp8([e, n, width], block, block);
   const up = fp8([e, n, width], block, block);
   return {
-    name: `${t} tokens x ${k} of ${e}, ${width} -> ${n}, ${x}, blocks of ${block}`,
+    name: `${t} tokens x ${k} of ${e}, ${width} -> ${n}, ${x}, blocks of ${block}, ${pad} between rows`,
     args: {
-      x: rows(x, [t, width], 3),
+      x: rows(x, [t, width], pad),
       ids: { dtype: "i32", shape: [t, k], fill: routed(e) },
       gate: gate.w,
       gate_scale: gate.scale,
@@ -34,6 +35,8 @@ export default {
     experts([3, 2, 4], [6, 40], "f32", 32),
     experts([1, 4, 24], [96, 192], "bf16", 128),
     experts([21, 4, 6], [38, 160], "bf16", 64),
+    experts([2, 4, 24], [72, 544], "bf16", 128, 8),
+    experts([41, 3, 3], [20, 96], "bf16", 32, 0),
     experts([7, 3, 5], [20, 50], "bf16", 24),
     experts([90, 2, 2], [12, 64], "bf16", 128),
   ],

@@ -1,6 +1,7 @@
 // linear, linear_fp8, linear_int4, head_linear.
 #include "ops/head_linear/op.h"
 #include "ops/linear/op.h"
+#include "ops/linear_common/cuda_stream.h"
 #include "ops/linear_common/cuda_tiled.cuh"
 #include "ops/linear_fp8/op.h"
 #include "ops/linear_int4/op.h"
@@ -23,6 +24,7 @@ void tiled_product(const Call& c, Context& context) {
 }
 
 void run(const Call& c, Context& context) {
+  if (stream::takes(c.w, c.x, c.rows)) return stream::linear(context, c.w, c.rows, c.groups, *c.bias, c.out);
   const bool out32 = c.out == DType::f32;
   if (c.x == DType::f32) return out32 ? tiled_product<float, float>(c, context) : tiled_product<float, bf16>(c, context);
   return out32 ? tiled_product<bf16, float>(c, context) : tiled_product<bf16, bf16>(c, context);

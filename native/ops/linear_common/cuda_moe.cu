@@ -1,5 +1,6 @@
 // The expert ops: pairs grouped by expert on the device, one launch over (entry, columns), then for down the sum over slots.
 #include "ops/linear_common/cuda_routing.cuh"
+#include "ops/linear_common/cuda_stream.h"
 #include "ops/linear_common/cuda_tiled.cuh"
 #include "ops/moe_down/op.h"
 #include "ops/moe_down_fp8/op.h"
@@ -30,19 +31,30 @@ __global__ void sum_slots_kernel(const float* y, const int* ids, const float* we
   out[token * out_stride + column] = from_float<Out>(sum);
 }
 
-template <class X>
 void gate_up(const GateUpCall& c, Context& context) {
-  const auto slots = static_cast<int>(c.ids.shape[1]);
   if (c.out.elements() == 0) return;
-  const RoutingList list = build_routing_list(context, c.ids, static_cast<int>(c.gate.experts), tiled::kRows, 0, c.ids.shape[0]);
-  const Rows rows{c.x.raw(), c.x.stride[0], 0, c.out.raw(), c.out.stride[0], c.out.stride[1], slots};
-  tiled::product<2, X, X>(context, {{matrix_of(c.gate), matrix_of(c.up)}, rows, list.groups, nullptr, DType::f32}, list.capacity);
+  const Matrix gate = matrix_of(c.gate), up = matrix_of(c.up);
+  const auto experts = static_cast<int>(c.gate.experts);
+  const Rows rows{c.x.raw(), c.x.stride[0], 0, c.out.raw(), c.out.stride[0], c.out.stride[1], static_cast<int>(c.ids.shape[1])};
+  const bool streams = stream::takes(gate, c.x.dtype, rows) && stream::takes(up, c.x.dtype, rows);
+  const int entry_rows = streams ? stream::entry_rows(c.ids.elements(), experts, 2) : tiled::kRows;
+  const RoutingList list = build_routing_list(context, c.ids, experts, entry_rows, 0, c.ids.shape[0]);
+  if (streams) return stream::experts(context, gate, &up, rows, list.groups, list.capacity, entry_rows);
+  const tiled::Product p{{gate, up}, rows, list.groups, nullptr, DType::f32};
+  c.x.dtype == DType::f32 ? tiled::product<2, float, float>(context, p, list.capacity)
+                          : tiled::product<2, bf16, bf16>(context, p, list.capacity);
 }
 
-template <class X>
 void down_products(const DownCall& c, const Rows& rows, int64_t first, int64_t tokens, Context& context) {
-  const RoutingList list = build_routing_list(context, c.ids, static_cast<int>(c.down.experts), tiled::kRows, first, tokens);
-  tiled::product<1, X, float>(context, {{matrix_of(c.down), {}}, rows, list.groups, nullptr, DType::f32}, list.capacity);
+  const Matrix w = matrix_of(c.down);
+  const auto experts = static_cast<int>(c.down.experts);
+  const bool streams = stream::takes(w, c.x.dtype, rows);
+  const int entry_rows = streams ? stream::entry_rows(tokens * c.ids.shape[1], experts, 1) : tiled::kRows;
+  const RoutingList list = build_routing_list(context, c.ids, experts, entry_rows, first, tokens);
+  if (streams) return stream::experts(context, w, nullptr, rows, list.groups, list.capacity, entry_rows);
+  const tiled::Product p{{w, {}}, rows, list.groups, nullptr, DType::f32};
+  c.x.dtype == DType::f32 ? tiled::product<1, float, float>(context, p, list.capacity)
+                          : tiled::product<1, bf16, float>(context, p, list.capacity);
 }
 
 template <class Out>
@@ -63,17 +75,14 @@ void down(const DownCall& c, Context& context) {
     if (slots > 0) {
       const char* x = static_cast<const char*>(c.x.raw()) + first * c.x.stride[0] * static_cast<int64_t>(dtype_size(c.x.dtype));
       const Rows rows{x, c.x.stride[0], c.x.stride[1], y, slots * n, n, static_cast<int>(slots)};
-      c.x.dtype == DType::f32 ? down_products<float>(c, rows, first, tokens, context)
-                              : down_products<bf16>(c, rows, first, tokens, context);
+      down_products(c, rows, first, tokens, context);
     }
     c.out.dtype == DType::f32 ? sum_slots<float>(c, y, first, tokens, context) : sum_slots<bf16>(c, y, first, tokens, context);
   }
 }
 
 template <class P>
-void gate_up_cuda(const P& p, Context& context) {
-  p.x.dtype == DType::f32 ? gate_up<float>(p, context) : gate_up<bf16>(p, context);
-}
+void gate_up_cuda(const P& p, Context& context) { gate_up(p, context); }
 
 template <class P>
 void down_cuda(const P& p, Context& context) { down(p, context); }
