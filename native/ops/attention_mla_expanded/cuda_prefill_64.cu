@@ -1,0 +1,11 @@
+#include "ops/attention_mla_expanded/cuda_prefill.cuh"
+
+namespace edgewise::cuda {
+
+template <>
+bool expanded_prefill<64, 64>(const ExpandedArgs<bf16>& a, const DeviceRows& rows, Context& context) {
+  if (a.format == KvFormat::bf16) return launch_expanded<bf16, 64, 64>(a, rows, context);
+  return launch_expanded<e4m3, 64, 64>(a, rows, context);
+}
+
+}  // namespace edgewise::cuda
