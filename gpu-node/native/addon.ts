@@ -123,6 +123,8 @@ export interface Addon {
   mapFile(path: string): MappedFile;
   /** Layout constants of the plan and results buffers as C++ sees them; a test compares them with engine/plan.ts. */
   planLayout(): Record<string, number>;
+  /** The same of page tags, see kv/tag-layout.ts. */
+  tagLayout(): Record<string, number>;
   /** Throws an error naming the first bad field of a plan. */
   validatePlan(plan: Int32Array, limits: Int32Array): void;
 }

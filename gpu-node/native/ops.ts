@@ -182,6 +182,20 @@ export const OP_TABLE = {
     logit_rows: "out",
     sample_rows: "out",
   },
+  // KV integrity: around a step's forward pass when it is on
+  tag_update: { updates: "in", secret: "in", pages: "inout", expected: "inout", slots: "inout" },
+  page_tags: {
+    plan: "in",
+    page_table: "in",
+    pages: "in",
+    expected: "in",
+    slots: "inout",
+    row_start: "in",
+    kv_len: "inout",
+    write_slots: "inout",
+    verdicts: "out",
+  },
+  tag_written: { write_slots: "in", pages: "inout" },
   sample: {
     logits: "inout",
     rows: "in",

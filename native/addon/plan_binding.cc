@@ -1,17 +1,21 @@
-// planLayout() and validatePlan(): the plan's layout and its checks, for the TypeScript side and its tests.
+// planLayout(), validatePlan() and tagLayout(): layouts and checks, for the TypeScript side and its tests.
 #include <cstring>
 
 #include "addon/addon.h"
 #include "addon/values.h"
+#include "core/page_tags.h"
 #include "core/plan.h"
 
 namespace edgewise {
 
 namespace {
 
-Napi::Value layout(const Napi::CallbackInfo& info) {
+using Layout = std::vector<std::pair<std::string, int64_t>>;
+
+template <Layout (*layout)()>
+Napi::Value layout_of(const Napi::CallbackInfo& info) {
   Napi::Object object = Napi::Object::New(info.Env());
-  for (const auto& [name, value] : plan_layout()) object.Set(name, static_cast<double>(value));
+  for (const auto& [name, value] : layout()) object.Set(name, static_cast<double>(value));
   return object;
 }
 
@@ -34,7 +38,8 @@ void validate(const Napi::CallbackInfo& info) {
 }  // namespace
 
 void export_plan(Napi::Env env, Napi::Object exports) {
-  exports["planLayout"] = Napi::Function::New(env, layout, "planLayout");
+  exports["planLayout"] = Napi::Function::New(env, layout_of<plan_layout>, "planLayout");
+  exports["tagLayout"] = Napi::Function::New(env, layout_of<tag_layout>, "tagLayout");
   exports["validatePlan"] = Napi::Function::New(env, validate, "validatePlan");
 }
 
