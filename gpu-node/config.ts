@@ -3,6 +3,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { parse, TomlError } from "smol-toml";
 import { KV_FORMATS } from "./kv/format.ts";
+import { INTEGRITY_MODES } from "./kv/tags.ts";
 import { defaultsOf, type Options, type OptionTable, parseFlags, parseTable, UsageError } from "./options.ts";
 
 export const serveOptions = {
@@ -74,6 +75,32 @@ export const serveOptions = {
     type: "boolean",
     default: false,
     help: "same bits for a request whatever else is in the batch (not with FP8 KV)",
+  },
+  integrity: {
+    type: "string",
+    choices: INTEGRITY_MODES,
+    default: "off",
+    help: "tags: every page of the KV cache is checked before it is read",
+  },
+  integrity_file: {
+    type: "string",
+    value: "FILE",
+    default: "edgewise-incidents.jsonl",
+    help: "where incidents of KV integrity are written",
+  },
+  integrity_incidents: {
+    type: "integer",
+    default: 3,
+    min: 0,
+    max: 1e6,
+    help: "such incidents within a minute; one more turns readiness off",
+  },
+  integrity_test_seconds: {
+    type: "number",
+    default: 60,
+    min: 0,
+    max: 86400,
+    help: "between self-tests of KV integrity; 0: none",
   },
   max_connections: { type: "integer", default: 1024, min: 1, max: 65535, help: "open client connections" },
 } as const satisfies OptionTable;

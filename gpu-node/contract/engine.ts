@@ -86,6 +86,11 @@ export interface EngineStatus {
   pagesCached: number;
   pagesOwned: number;
   slotsFree: number;
+  /** Whether pages are checked before they are read, and whether they can be trusted; absent: off. */
+  integrity?: "off" | "ok" | "alarm";
+  /** Milliseconds since a self-test last proved that the alarm works; null: never. */
+  selfTestAge?: number | null;
+  pagesQuarantined?: number;
   /** Cumulative counters by name, for /metrics. */
   counters: Record<string, number>;
 }

@@ -9,16 +9,15 @@ import type {
   GenerateRequest,
 } from "../contract/engine.ts";
 import { EventStream } from "./event-stream.ts";
-import type { LoopOptions } from "./loop.ts";
 import { type EndedRequest, type InboxMessage, isRetryable, type OutboxMessage } from "./messages.ts";
 import type { RunnerOptions } from "./open-runner.ts";
 import { unpackTokens } from "./results.ts";
 import { COUNTERS, StatusBoard } from "./status-board.ts";
-import type { WorkerData } from "./worker.ts";
+import type { SchedulerSettings, WorkerData } from "./worker.ts";
 
 export interface EngineOptions {
   runner: RunnerOptions;
-  scheduler?: Partial<LoopOptions>;
+  scheduler?: SchedulerSettings;
   /** Restarts after a crash while serving; failing to load is not retried. Default 3. */
   restarts?: number;
   /** The engine is down for good: the model could not be loaded, or it crashed too often. */

@@ -63,11 +63,11 @@ export class InvariantChecker {
   // free + cached + owned (+ those behind the fence) == total; the counters agree with the states.
   #checkCounts(): void {
     const { pool } = this.#sequences;
-    const count = [0, 0, 0, 0, 0];
+    const count = [0, 0, 0, 0, 0, 0];
     for (const state of pool.state) count[state]++;
-    const told = [pool.free, pool.cached, pool.owned, pool.fenced, 1];
+    const told = [pool.free, pool.cached, pool.owned, pool.fenced, 1, pool.quarantined];
     if (count.join() !== told.join())
-      fail(`page states ${count} (free, cached, owned, fenced, null), told ${told}`);
+      fail(`page states ${count} (free, cached, owned, fenced, null, quarantined), told ${told}`);
     if (pool.state[0] !== PageState.null || pool.refs[0] !== 0) fail("the null page is in use");
   }
 

@@ -1,7 +1,10 @@
 // The engine's loop, one tick at a time: drain the inbox, schedule, submit, wait for the oldest step, apply, post.
 // Clock, runner, inbox and outbox are given, so a test drives it step by step.
 import type { EngineErrorCode, FinishReason, GenerateRequest } from "../contract/engine.ts";
+import type { TagCause } from "../kv/tag-layout.ts";
+import { type IntegrityMode, TagTracker } from "../kv/tags.ts";
 import { applyStep } from "./apply.ts";
+import { Integrity, type IntegrityOptions } from "./integrity.ts";
 import { InvariantChecker } from "./invariants.ts";
 import type { EndedRequest, InboxMessage } from "./messages.ts";
 import type { EngineRequest } from "./request.ts";
@@ -26,7 +29,9 @@ export interface Outbox {
   post(tokens: Int32Array, ended: EndedRequest[]): void;
 }
 
-export interface LoopOptions extends SchedulerOptions {
+export interface LoopOptions extends SchedulerOptions, IntegrityOptions {
+  /** Must be that of the runner; default off. */
+  integrity?: IntegrityMode;
   /** Checks every invariant after every step and throws what is violated. */
   invariants?: boolean;
 }
@@ -43,6 +48,10 @@ export class Loop implements SequenceEvents {
   readonly #requests = new Map<number, EngineRequest>();
   readonly #inFlight: StepRecord[] = [];
   readonly #invariants: InvariantChecker | null;
+  readonly #integrity: Integrity | null = null;
+  /** The steps being applied, and last submitted. */
+  #applying = 0;
+  #submitted = 0;
   #tokens: Int32Array;
   #tokensEnd = 0;
   #ended: EndedRequest[] = [];
@@ -53,9 +62,14 @@ export class Loop implements SequenceEvents {
     this.#clock = clock;
     this.#inbox = inbox;
     this.#outbox = outbox;
-    this.scheduler = new Scheduler(runner.limits, runner.depth, options, this);
+    const tracker = options.integrity === "tags" ? new TagTracker(runner.limits.pages) : undefined;
+    this.scheduler = new Scheduler(runner.limits, runner.depth, { tracker, ...options }, this);
+    const { sequences } = this.scheduler;
+    if (sequences.tracker.mode !== "off") {
+      this.#integrity = new Integrity(sequences, runner, clock.now(), options);
+    }
     this.#tokens = new Int32Array(runner.limits.maxRows * PACKED_TOKEN);
-    this.#invariants = options.invariants ? new InvariantChecker(this.scheduler.sequences) : null;
+    this.#invariants = options.invariants ? new InvariantChecker(sequences) : null;
 
     for (const name of COUNTERS) this.counters[name] = 0;
   }
@@ -74,6 +88,11 @@ export class Loop implements SequenceEvents {
     return this.#requests.size;
   }
 
+  /** What became of the integrity of pages; null: nothing is checked. */
+  get integrity(): Integrity | null {
+    return this.#integrity;
+  }
+
   /** One turn. False: nothing to do until the inbox has a message. Throws what the runner throws: the engine is lost. */
   tick(): boolean {
     const { counters } = this;
@@ -81,12 +100,15 @@ export class Loop implements SequenceEvents {
     let submitted = false;
     if (this.#inFlight.length < this.#runner.depth) {
       const started = this.#clock.now();
+      if (!this.#draining)
+        this.#integrity?.tick(started, (handle, request) => this.scheduler.add(handle, request));
       const record = this.scheduler.schedule();
       const scheduled = this.#clock.now();
       counters.schedule_ms += scheduled - started;
       if (record) {
         this.#invariants?.submitting(record);
-        record.ticket = this.#runner.submit(record.plan);
+        record.ticket = this.#runner.submit(record.plan, record.tags);
+        this.#submitted = record.step;
         counters.submit_ms += this.#clock.now() - scheduled;
         this.#inFlight.push(record);
         submitted = true;
@@ -109,7 +131,10 @@ export class Loop implements SequenceEvents {
     // Aborts that came during the step are taken first: an aborted request gets no token of it.
     this.#drainInbox();
     this.#invariants?.completing(record);
-    const applied = applyStep(this.scheduler.sequences, record, results, this);
+    this.#applying = record.step;
+    const verdicts = this.#runner.verdicts?.() ?? null;
+    const applied = applyStep(this.scheduler.sequences, record, { results, verdicts }, this);
+    this.#integrity?.count(counters);
     counters.steps++;
     counters.rows += record.rows;
     counters.computed_tokens += record.tokens;
@@ -165,11 +190,33 @@ export class Loop implements SequenceEvents {
   }
 
   token(request: EngineRequest, results: Int32Array, index: number): void {
+    if (this.#integrity?.isSelfTest(request)) {
+      this.#integrity.selfTestToken(request, this.#applying, this.#submitted);
+      return;
+    }
     const logprobs = request.source.sampling.topLogprobs >= 0;
     this.#tokensEnd = packToken(this.#tokens, this.#tokensEnd, request.handle, results, index, logprobs);
   }
 
+  distrusted(
+    request: EngineRequest,
+    cause: TagCause,
+    record: StepRecord,
+    row: number,
+    verdicts: Int32Array | null,
+  ): void {
+    this.#integrity!.rowFailed(request, cause, record, row, verdicts, this.#clock.now());
+  }
+
+  staleEntry(request: EngineRequest, logical: number, page: number, generation: number): void {
+    this.#integrity!.staleEntry(request, logical, page, generation, this.#clock.now());
+  }
+
   finish(request: EngineRequest, reason: FinishReason): void {
+    if (this.#integrity?.isSelfTest(request)) {
+      this.#integrity.selfTestEnded();
+      return;
+    }
     this.counters[`finished_${reason}`]++;
     const cachedTokens = Math.max(0, request.cachedTokens);
     const usage = { promptTokens: request.prompt, completionTokens: request.outputs, cachedTokens };
@@ -181,6 +228,10 @@ export class Loop implements SequenceEvents {
   }
 
   error(request: EngineRequest, code: EngineErrorCode, message: string): void {
+    if (this.#integrity?.isSelfTest(request)) {
+      this.#integrity.selfTestEnded();
+      return;
+    }
     this.counters.errors++;
     this.#end({ handle: request.handle, code, message });
   }

@@ -4,6 +4,7 @@
 // decodes replay a graph, captured when its bucket comes up first; others are enqueued op by op. A bucket is a number of
 // rows: on a GPU, where capturing takes long and a padded row costs little, few of them; on the CPU every number.
 import { PAGE_TOKENS } from "../kv/format.ts";
+import { TAG_LAYOUT as T } from "../kv/tag-layout.ts";
 import type { Model } from "../model/load-model.ts";
 import type { StepBatch } from "../model/step.ts";
 import type { Arena, Graph, Tensor } from "../native/addon.ts";
@@ -11,6 +12,7 @@ import type { OpDevice } from "../native/device.ts";
 import { loadAddon } from "../native/load.ts";
 import { PLAN_LAYOUT as L, type PlanLimits, PlanWriter, packLimits, planCapacity } from "./plan.ts";
 import type { KvFaults, Runner } from "./runner.ts";
+import { TagTables, verdictWords } from "./tag-tables.ts";
 
 /** Beyond what the model's own tensors take: alignment. */
 const ARENA_SLACK = 1 << 20;
@@ -46,14 +48,19 @@ export class ModelRunner implements Runner {
   readonly #validate: (plan: Int32Array) => void;
   readonly #plan: Tensor;
   readonly #state: SlotState;
+  /** Null: pages are not checked, and nothing is allocated or launched for it. */
+  readonly tags: TagTables | null;
+  // [ verdicts, when pages are checked | results ], so that one download fetches both.
   readonly #results: Tensor;
+  readonly #verdictWords: number;
+  #verdicts: Int32Array | null = null;
   readonly #arena: Arena;
   readonly #graphs = new Map<number, Graph>();
   readonly #flights: Flight[] = [];
   readonly #kvFaults: KvFaults = { saturated: 0, nan: 0 };
 
   /** Allocates the KV pools of `model` and all state; dispose() also disposes the device. */
-  constructor(device: OpDevice, model: Model, limits: PlanLimits, depth: number) {
+  constructor(device: OpDevice, model: Model, limits: PlanLimits, depth: number, integrity = false) {
     this.device = device;
     this.model = model;
     this.limits = limits;
@@ -71,7 +78,11 @@ export class ModelRunner implements Runner {
       bias_ids: device.alloc("i32", [slots, L.max_bias]),
       bias_values: device.alloc("f32", [slots, L.max_bias]),
     };
-    this.#results = device.alloc("i32", [limits.maxRows, L.result_stride]);
+    this.#verdictWords = integrity ? verdictWords(limits) : 0;
+    this.#results = device.alloc("i32", [this.#verdictWords + limits.maxRows * L.result_stride]);
+    const verdicts = () =>
+      this.#results.slice(0, 0, this.#verdictWords).reshape([limits.maxRows, T.verdict_words]);
+    this.tags = integrity ? new TagTables(device, limits, verdicts()) : null;
     const { maxTokens: tokens, maxRows: rows } = limits;
     this.#arena = device.arena(this.#arenaBytes({ tokens, rows, samples: rows }));
   }
@@ -87,9 +98,10 @@ export class ModelRunner implements Runner {
     }
   }
 
-  submit(plan: Int32Array): number {
+  submit(plan: Int32Array, tags: Int32Array | null = null): number {
     this.#validate(plan);
     const { device } = this;
+    this.tags?.upload(tags);
     const size = { tokens: plan[L.h_tokens], rows: plan[L.h_rows], samples: Math.max(1, plan[L.h_samples]) };
     device.upload(this.#plan, plan);
     device.useArena(this.#arena);
@@ -97,7 +109,7 @@ export class ModelRunner implements Runner {
     else this.#enqueue(size, this.#reach(plan));
     const kvStats = device.download(this.model.kv[0].stats);
     // Enqueued here, the next step's results come after these have left.
-    const ticket = device.download(this.#results.slice(0, 0, size.samples));
+    const ticket = device.download(this.#resultsOf(0, size.samples));
     this.#flights.push({ ticket, kvStats });
     return ticket;
   }
@@ -106,14 +118,29 @@ export class ModelRunner implements Runner {
     const flight = this.#flights.shift();
     if (flight?.ticket !== ticket) throw new Error(`runner: step ${ticket} is not the oldest in flight`);
     try {
-      const results = new Int32Array(this.device.receive(ticket));
+      const all = new Int32Array(this.device.receive(ticket));
       this.#countKvFaults(this.device.receive(flight.kvStats));
-      return results;
+      this.#verdicts = this.tags ? all.subarray(0, this.#verdictWords) : null;
+      return all.subarray(this.#verdictWords);
     } catch (error) {
       // The downloads of a step that failed were skipped.
       this.#countKvFaults(this.device.read(this.model.kv[0].stats));
       throw error;
     }
+  }
+
+  verdicts(): Int32Array | null {
+    return this.#verdicts;
+  }
+
+  // From word `begin` to the end of `samples` records.
+  #resultsOf(begin: number, samples: number): Tensor {
+    return this.#results.slice(0, begin, this.#verdictWords + samples * L.result_stride);
+  }
+
+  misdirect(slot: number, logical: number, page: number): void {
+    const entry = this.#state.page_table.slice(0, slot, slot + 1).slice(1, logical, logical + 1);
+    this.device.upload(entry, Int32Array.of(page));
   }
 
   kvFaults(): KvFaults {
@@ -197,7 +224,9 @@ export class ModelRunner implements Runner {
   #enqueue(size: StepSize, reach: { maxKvLen: number; maxNewTokens: number }): void {
     this.#arena.reset();
     const { batch, sampleRows } = this.#expand(size, reach);
+    this.tags?.check(this.#plan, batch);
     const logits = this.model.forward(batch);
+    this.tags?.written(batch);
     const { params, bias_ids, bias_values, history } = this.#state;
     this.device.ops.sample({
       logits,
@@ -206,7 +235,7 @@ export class ModelRunner implements Runner {
       bias_ids,
       bias_values,
       history,
-      out: this.#results.slice(0, 0, size.samples),
+      out: this.#resultsOf(this.#verdictWords, size.samples).reshape([size.samples, L.result_stride]),
     });
   }
 

@@ -1,6 +1,7 @@
 // From plain options, which can travel to a thread, to a runner.
 import type { KvFormat } from "../kv/format.ts";
 import { PAGE_TOKENS } from "../kv/format.ts";
+import type { IntegrityMode } from "../kv/tags.ts";
 import type { Activations } from "../model/context.ts";
 import { loadModel } from "../model/load-model.ts";
 import type { BackendName } from "../native/addon.ts";
@@ -28,6 +29,8 @@ export interface ModelRunnerOptions {
   maxTokens?: number;
   /** Memory of the KV cache in bytes; default 1 GiB, less where all slots at full length need less. */
   kvBytes?: number;
+  /** Whether pages are checked before they are read; default off. */
+  integrity?: IntegrityMode;
   /** Steps in flight; default 2 on CUDA, else 1. */
   depth?: number;
 }
@@ -82,7 +85,7 @@ export function openModelRunner(
     const maxTokens = Math.max(options.maxTokens ?? 512, slots);
     const limits = { slots, maxPages, maxLen, pages, vocab: model.spec.vocab, maxTokens, maxRows: slots };
     const depth = options.depth ?? (options.backend === "cuda" ? 2 : 1);
-    const runner = new ModelRunner(device, model, limits, depth);
+    const runner = new ModelRunner(device, model, limits, depth, options.integrity === "tags");
     runner.warmUp();
     return runner;
   } catch (error) {

@@ -1,6 +1,7 @@
 // One sequence inside the engine.
 import type { GenerateRequest } from "../contract/engine.ts";
 import type { PrefixKeys } from "../kv/prefix.ts";
+import type { Account } from "../kv/tags.ts";
 
 /**
  *   tokens   [ prompt | outputs known to the host ] . . pending: sampled on the device, not yet applied
@@ -23,6 +24,13 @@ export class EngineRequest {
   /** [pages of the longest sequence it can become] the first `pageCount` are held. */
   readonly pages: Int32Array;
   pageCount = 0;
+  readonly account: Account;
+  /** Generations under which `pages` were granted; no room when nothing is tracked. */
+  readonly grants: Int32Array;
+  /** Index into PHASES of the next row's pages, set by an admission. */
+  phase = 0;
+  /** It has failed an integrity check and starts over, with pages that nobody else has. */
+  retried = false;
 
   length: number;
   pending = 0;
@@ -41,13 +49,15 @@ export class EngineRequest {
   preempted = false;
   done = false;
 
-  /** `maxPages`: what tokens[prompt + maxTokens] need. */
+  /** `grants` has room for what tokens[prompt + maxTokens] need, as has `maxPages`. */
   constructor(
     handle: number,
     source: GenerateRequest,
     maxTokens: number,
     keys: PrefixKeys,
     maxPages: number,
+    account: Account,
+    grants: Int32Array,
   ) {
     this.handle = handle;
     this.source = source;
@@ -57,6 +67,8 @@ export class EngineRequest {
     this.tokens.set(source.prompt);
     this.keys = keys;
     this.pages = new Int32Array(maxPages);
+    this.account = account;
+    this.grants = grants;
     this.length = this.prompt;
   }
 

@@ -10,6 +10,7 @@
 // in flight are dropped (apply.ts); the sampler gives the same token again, as it depends on seed and position only.
 import type { GenerateRequest } from "../contract/engine.ts";
 import { PAGE_TOKENS } from "../kv/format.ts";
+import type { PageTracker } from "../kv/tags.ts";
 import { requestFault } from "./admission.ts";
 import { type PlanLimits, PlanWriter } from "./plan.ts";
 import { EngineRequest } from "./request.ts";
@@ -30,6 +31,8 @@ export interface SchedulerOptions {
   preemptEvery?: number;
   /** For tests: fixed secret of the prefix cache. */
   prefixSecret?: string;
+  /** Who keeps track of pages; default nobody. */
+  tracker?: PageTracker;
 }
 
 export class Scheduler {
@@ -56,7 +59,7 @@ export class Scheduler {
     }
     this.#options = options;
     this.#vocab = limits.vocab;
-    this.sequences = new Sequences(limits, events, options.prefixCache !== false, options.prefixSecret);
+    this.sequences = new Sequences(limits, events, options);
     for (let i = 0; i < depth; i++) {
       this.#records.push(new StepRecord(limits.maxRows));
       this.#writers.push(new PlanWriter(limits));
@@ -73,7 +76,9 @@ export class Scheduler {
     const maxTokens = fault ? 0 : Math.max(0, Math.min(Math.floor(source.maxTokens), room));
     const pages = Math.ceil((prompt + maxTokens) / PAGE_TOKENS);
     const keys = sequences.prefix.newKeys(source.salt);
-    const request = new EngineRequest(handle, source, maxTokens, keys, pages);
+    const { tracker } = sequences;
+    const account = tracker.account(keys.root);
+    const request = new EngineRequest(handle, source, maxTokens, keys, pages, account, tracker.grants(pages));
     if (fault) {
       sequences.fail(request, "invalid_request", fault);
     } else if (room < 1) {
@@ -175,6 +180,7 @@ export class Scheduler {
     this.#writer.endExtend();
     for (const request of this.#decode) this.#writeRow(record, request);
     record.plan = this.#writer.finish();
+    record.tags = this.sequences.tracker.check(this.#step);
     return record;
   }
 
@@ -185,5 +191,6 @@ export class Scheduler {
     request.computed += scheduled;
     if (sampled) request.pending++;
     record.add(request, scheduled, sampled);
+    request.phase = request.computed < request.prompt ? 0 : 2;
   }
 }

@@ -25,6 +25,8 @@ interface SimRow {
   epoch: number;
   pages: Int32Array;
   poisoned: boolean;
+  /** Reads and writes nothing, as a row whose pages failed their check. */
+  void: boolean;
 }
 
 interface SimStep {
@@ -74,7 +76,7 @@ export class SimRunner implements Runner {
     this.#committed = new Uint8Array(cells);
   }
 
-  submit(plan: Int32Array): number {
+  submit(plan: Int32Array, _tags: Int32Array | null = null, voidRows?: ReadonlySet<number>): number {
     const step = plan[L.h_step_high] * 2 ** 32 + (plan[L.h_step_low] >>> 0);
     const copy = plan.slice();
     this.#visitUpdates(copy, (kind, slot, start, payload) => {
@@ -83,7 +85,8 @@ export class SimRunner implements Runner {
       if (kind === L.update_pages) this.#pageTable.set(payload, row + start);
     });
     const rows: SimRow[] = [];
-    for (let i = 0; i < plan[L.h_rows]; i++) rows.push(this.#admitRow(copy, step, i));
+    for (let i = 0; i < plan[L.h_rows]; i++)
+      rows.push(this.#admitRow(copy, step, i, voidRows?.has(i) ?? false));
     this.#steps.push({ step, plan: copy, rows });
     return step;
   }
@@ -111,15 +114,17 @@ export class SimRunner implements Runner {
   dispose(): void {}
 
   // Finds the row's pages, checks that what it will read is written or its own, and destroys what it will write.
-  #admitRow(plan: Int32Array, step: number, index: number): SimRow {
+  #admitRow(plan: Int32Array, step: number, index: number, isVoid: boolean): SimRow {
     const at = plan[L.h_rows_offset] + index * L.row_stride;
     const [slot, fresh, past] = [plan[at], plan[at + L.row_new], plan[at + L.row_past]];
     const epoch = plan[at + L.row_epoch];
     const first = slot * this.limits.maxPages;
     const count = Math.ceil((past + fresh) / PAGE_TOKENS);
     const pages = this.#pageTable.slice(first, first + count);
+    const sample = plan[at + L.row_sample] === 1;
+    if (isVoid) return { slot, fresh: 0, past: 0, sample, epoch, pages, poisoned: true, void: true };
     if (pages.includes(0)) throw new Error(`sim: step ${step}, slot ${slot}: a row uses the null page`);
-    const row = { slot, fresh, past, sample: plan[at + L.row_sample] === 1, epoch, pages, poisoned: false };
+    const row = { slot, fresh, past, sample, epoch, pages, poisoned: false, void: false };
     for (let p = 0; p < past; p++) {
       const cell = this.#cell(row, p);
       if (!this.#committed[cell] && this.#writerEpoch[cell] !== epoch) row.poisoned = true;
@@ -153,7 +158,8 @@ export class SimRunner implements Runner {
       state = mix(state, valid ? this.#token[cell] : -2);
     }
     const token = (state >>> 0) % this.limits.vocab;
-    if (length < this.limits.maxLen) this.#history[row.slot * this.limits.maxLen + length] = token;
+    if (length < this.limits.maxLen && !row.void)
+      this.#history[row.slot * this.limits.maxLen + length] = token;
     const at = index * L.result_stride;
     results[at + L.result_slot] = row.slot;
     results[at + L.result_position] = length;

@@ -1,9 +1,11 @@
 // What the engine's thread tells the main thread without messages: numbers in shared memory, and the doorbell back.
 import type { EngineStatus } from "../contract/engine.ts";
+import { TAG_CAUSES } from "../kv/tag-layout.ts";
+import { PHASES } from "../kv/tags.ts";
 
 export const ENGINE_STATES = ["loading", "ready", "draining", "failed"] as const;
 
-/** Instantaneous values. beatAt: time of the last heartbeat. */
+/** Instantaneous values. beatAt, selfTestAt: times; integrity: index into INTEGRITY_STATES. */
 const GAUGES = [
   "progress",
   "running",
@@ -14,10 +16,27 @@ const GAUGES = [
   "pagesOwned",
   "slotsFree",
   "beatAt",
+  "pagesQuarantined",
+  "integrity",
+  "selfTestAt",
 ] as const;
 
-/** Cumulative values; times in milliseconds. */
+export const INTEGRITY_STATES = ["off", "ok", "alarm"] as const;
+
+const TAG_COUNTERS = [
+  ...PHASES.map((phase) => `kv_tag_pages_read_${phase}` as const),
+  ...PHASES.map((phase) => `kv_tag_pages_checked_${phase}` as const),
+  ...TAG_CAUSES.map((cause) => `kv_tag_failures_${cause}` as const),
+  "kv_tag_steps_checked",
+  "kv_tag_stale_entries",
+  "kv_tag_incidents",
+  "kv_tag_retries",
+  "kv_tag_self_tests",
+] as const;
+
+/** Cumulative values; times in milliseconds. Those of page tags are told only where pages are checked. */
 export const COUNTERS = [
+  ...TAG_COUNTERS,
   "steps",
   "rows",
   "prompt_tokens",
@@ -105,8 +124,14 @@ export class StatusBoard {
 
   snapshot(): EngineStatus {
     const counters: Record<string, number> = {};
-    for (const name of COUNTERS) counters[name] = this.get(name);
+    const integrity = INTEGRITY_STATES[this.get("integrity")];
+    for (const name of COUNTERS) {
+      if (integrity !== "off" || !name.startsWith("kv_tag_")) counters[name] = this.get(name);
+    }
     return {
+      integrity,
+      selfTestAge: this.get("selfTestAt") > 0 ? Math.max(0, Date.now() - this.get("selfTestAt")) : null,
+      pagesQuarantined: this.get("pagesQuarantined"),
       state: this.state,
       progress: this.get("progress"),
       heartbeat: this.heartbeat,

@@ -15,12 +15,19 @@ export class StepRecord {
   /** Tokens of the sequence whose KV exists once the step is done. */
   readonly after: Int32Array;
   readonly sampled: Uint8Array;
+  /** The row's slot, and what it is for: an index into PHASES (kv/tags.ts). */
+  readonly slots: Int32Array;
+  readonly phases: Uint8Array;
+  /** Changes of page tags that go with the step; null when nothing is tracked. */
+  tags: Int32Array | null = null;
 
   constructor(maxRows: number) {
     this.requests = new Array(maxRows).fill(null);
     this.epochs = new Int32Array(maxRows);
     this.after = new Int32Array(maxRows);
     this.sampled = new Uint8Array(maxRows);
+    this.slots = new Int32Array(maxRows);
+    this.phases = new Uint8Array(maxRows);
   }
 
   begin(step: number): void {
@@ -35,6 +42,8 @@ export class StepRecord {
     this.epochs[row] = request.epoch;
     this.after[row] = request.computed;
     this.sampled[row] = sampled ? 1 : 0;
+    this.slots[row] = request.slot;
+    this.phases[row] = request.phase;
     this.tokens += fresh;
     if (sampled) this.samples++;
   }

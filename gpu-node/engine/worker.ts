@@ -1,14 +1,21 @@
 // The engine's thread: loads the model, then runs the loop until told to close. Nothing here waits for the main thread.
+import { appendFileSync } from "node:fs";
 import { type MessagePort, receiveMessageOnPort, workerData } from "node:worker_threads";
 import { Loop, type LoopOptions } from "./loop.ts";
 import type { EndedRequest, InboxMessage, OutboxMessage } from "./messages.ts";
 import { openRunner, type RunnerOptions } from "./open-runner.ts";
 import type { Runner } from "./runner.ts";
-import { COUNTERS, StatusBoard } from "./status-board.ts";
+import { COUNTERS, INTEGRITY_STATES, StatusBoard } from "./status-board.ts";
+
+/** What can be said of the loop from another thread. */
+export type SchedulerSettings = Omit<Partial<LoopOptions>, "tracker" | "onIncident" | "integrity"> & {
+  /** Incidents of KV integrity are appended here as JSON lines. */
+  incidentFile?: string;
+};
 
 export interface WorkerData {
   runner: RunnerOptions;
-  scheduler: Partial<LoopOptions>;
+  scheduler: SchedulerSettings;
   memory: SharedArrayBuffer;
   port: MessagePort;
 }
@@ -19,14 +26,19 @@ const IDLE_MS = 100;
 const TURNS = 32;
 
 /** The loop's settings for a runner where none are given. */
-function loopOptions(runner: Runner, given: Partial<LoopOptions>): LoopOptions {
+function loopOptions(runner: Runner, given: SchedulerSettings, options: RunnerOptions): LoopOptions {
   const { limits } = runner;
+  const { incidentFile, ...rest } = given;
   return {
     maxBatchTokens: limits.maxTokens,
     maxRunning: limits.slots,
     maxWaiting: 256,
     watermarkPages: Math.ceil((limits.pages - 1) / 100),
-    ...given,
+    ...rest,
+    integrity: options.kind === "model" ? options.integrity : "off",
+    onIncident(incident) {
+      if (incidentFile) appendFileSync(incidentFile, `${JSON.stringify(incident)}\n`);
+    },
   };
 }
 
@@ -47,7 +59,7 @@ async function run({ runner: options, scheduler, memory, port }: WorkerData): Pr
         post({ kind: "output", tokens: copy, ended }, [copy.buffer]);
       },
     };
-    loop = new Loop(runner, performance, inbox, outbox, loopOptions(runner, scheduler));
+    loop = new Loop(runner, performance, inbox, outbox, loopOptions(runner, scheduler, options));
     publish(board, loop);
     board.set("progress", 1);
     board.state = "ready";
@@ -78,6 +90,14 @@ function publish(board: StatusBoard, loop: Loop): void {
   board.set("pagesCached", pool.cached);
   board.set("pagesOwned", pool.owned + pool.fenced);
   board.set("slotsFree", slots.free);
+  board.set("pagesQuarantined", pool.quarantined);
+  const { integrity } = loop;
+  if (integrity) {
+    board.set("integrity", INTEGRITY_STATES.indexOf(integrity.alarm === "" ? "ok" : "alarm"));
+    // The loop's clock does not start in 1970.
+    const age = performance.now() - integrity.provenAt;
+    if (integrity.provenAt > 0) board.set("selfTestAt", Date.now() - age);
+  }
   for (const name of COUNTERS) board.set(name, loop.counters[name]);
   board.beat();
 }

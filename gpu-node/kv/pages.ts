@@ -7,10 +7,11 @@
 //    +------- cached <----|----------------------------------------------+
 //                 +-------+ pin
 //
-// Page 0 is the null page of padding rows and belongs to no state.
+// Page 0 is the null page of padding rows and belongs to no state. A page that can't be trusted is quarantined: at once
+// when nobody holds it, else instead of becoming free or cached, and for good.
 import { FenceQueue } from "./fences.ts";
 
-export const PageState = { free: 0, cached: 1, owned: 2, fenced: 3, null: 4 } as const;
+export const PageState = { free: 0, cached: 1, owned: 2, fenced: 3, null: 4, quarantined: 5 } as const;
 
 export class PagePool {
   /** Pages that can be allocated: all but the null page. */
@@ -20,12 +21,16 @@ export class PagePool {
   readonly state: Uint8Array;
   /** Called before a cached page is given away: its prefix entry must go. */
   onEvict: (page: number) => void = () => {};
+  /** Called when a page becomes free or quarantined: nobody may touch it any more. */
+  onRetire: (page: number) => void = () => {};
   evictions = 0;
 
   readonly #free: Int32Array;
   #freeCount: number;
   #cachedCount = 0;
   #fencedCount = 0;
+  #quarantinedCount = 0;
+  readonly #suspect = new Set<number>();
   readonly #published: Uint8Array;
   readonly #turn: Int32Array;
   readonly #fence: FenceQueue;
@@ -61,8 +66,12 @@ export class PagePool {
   get fenced(): number {
     return this.#fencedCount;
   }
+  get quarantined(): number {
+    return this.#quarantinedCount;
+  }
   get owned(): number {
-    return this.total - this.#freeCount - this.#cachedCount - this.#fencedCount;
+    const unowned = this.#freeCount + this.#cachedCount + this.#fencedCount + this.#quarantinedCount;
+    return this.total - unowned;
   }
   /** Pages that allocate() can hand out now. */
   get available(): number {
@@ -116,6 +125,26 @@ export class PagePool {
     this.#published[page] = 1;
   }
 
+  /** Takes the page out of the prefix cache: a later release frees it. */
+  unpublish(page: number): void {
+    if (!this.#published[page]) return;
+    this.onEvict(page);
+    this.#published[page] = 0;
+    if (this.state[page] !== PageState.cached) return;
+    this.#unlink(page);
+    this.#retire(page);
+  }
+
+  /** The page is never handed out again. Whoever holds it keeps it until release. */
+  quarantine(page: number): void {
+    if (page <= 0 || page > this.total || this.#suspect.has(page)) return;
+    this.#suspect.add(page);
+    this.unpublish(page);
+    if (this.state[page] !== PageState.free) return;
+    this.#free[this.#free.indexOf(page)] = this.#free[--this.#freeCount];
+    this.#retire(page);
+  }
+
   submitted(step: number): void {
     this.#submitted = step;
   }
@@ -137,6 +166,16 @@ export class PagePool {
       this.#prev[page] = last;
       this.#next[page] = 0;
       this.#prev[0] = page;
+    } else {
+      this.#retire(page);
+    }
+  }
+
+  #retire(page: number): void {
+    this.onRetire(page);
+    if (this.#suspect.has(page)) {
+      this.state[page] = PageState.quarantined;
+      this.#quarantinedCount++;
     } else {
       this.state[page] = PageState.free;
       this.#free[this.#freeCount++] = page;

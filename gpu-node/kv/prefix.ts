@@ -14,9 +14,15 @@ export interface PrefixKeys {
   readonly keys: string[];
 }
 
+interface Entry {
+  readonly page: number;
+  /** Of the grant under which the page was written (kv/tags.ts): another one now means that it has changed hands. */
+  readonly generation: number;
+}
+
 export class PrefixCache {
   readonly #pool: PagePool;
-  readonly #pages = new Map<string, number>();
+  readonly #entries = new Map<string, Entry>();
   readonly #keys: (string | undefined)[];
   readonly #tokens: Int32Array;
   readonly #secret: string;
@@ -31,7 +37,7 @@ export class PrefixCache {
   }
 
   get size(): number {
-    return this.#pages.size;
+    return this.#entries.size;
   }
 
   newKeys(salt: string): PrefixKeys {
@@ -39,24 +45,43 @@ export class PrefixCache {
   }
 
   /**
-   * Writes the pages of the longest cached prefix of tokens [0, length) to `into` and returns their number. The last
-   * token is never part of it: it has to be computed for its logits. The caller pins the pages before it allocates any.
+   * Writes the pages of the longest cached prefix of tokens [0, length) to `into`, and the generations that their entries
+   * carry, and returns their number. The last token is never part of it: it has to be computed for its logits. The
+   * caller pins the pages before it allocates any.
    */
-  match(keys: PrefixKeys, tokens: Int32Array, length: number, into: Int32Array): number {
+  match(
+    keys: PrefixKeys,
+    tokens: Int32Array,
+    length: number,
+    into: Int32Array,
+    generations: Int32Array = new Int32Array(into.length),
+  ): number {
     const limit = Math.floor((length - 1) / PAGE_TOKENS);
     for (let i = 0; i < limit; i++) {
-      const page = this.#pages.get(this.key(keys, tokens, i));
-      if (page === undefined || !this.#same(page, tokens, i)) return i;
-      into[i] = page;
+      const entry = this.#entries.get(this.key(keys, tokens, i));
+      if (entry === undefined || !this.#same(entry.page, tokens, i)) return i;
+      into[i] = entry.page;
+      generations[i] = entry.generation;
     }
     return limit;
   }
 
-  /** Adds page `index` of a sequence, completely written. A key that is already there keeps its page. */
-  publish(keys: PrefixKeys, tokens: Int32Array, index: number, page: number): void {
+  /** Takes out the entry of page `index` of a sequence, whose page has changed hands. */
+  drop(keys: PrefixKeys, tokens: Int32Array, index: number): void {
     const key = this.key(keys, tokens, index);
-    if (this.#pages.has(key)) return;
-    this.#pages.set(key, page);
+    const page = this.#entries.get(key)?.page;
+    if (page !== undefined && this.#keys[page] === key) {
+      this.#pool.unpublish(page);
+      this.#keys[page] = undefined;
+    }
+    this.#entries.delete(key);
+  }
+
+  /** Adds page `index` of a sequence, completely written. A key that is already there keeps its page. */
+  publish(keys: PrefixKeys, tokens: Int32Array, index: number, page: number, generation = 0): void {
+    const key = this.key(keys, tokens, index);
+    if (this.#entries.has(key)) return;
+    this.#entries.set(key, { page, generation });
     this.#keys[page] = key;
     for (let i = 0; i < PAGE_TOKENS; i++) {
       this.#tokens[page * PAGE_TOKENS + i] = tokens[index * PAGE_TOKENS + i];
@@ -65,8 +90,8 @@ export class PrefixCache {
   }
 
   /** Visible pages, for invariants. */
-  pages(): IterableIterator<number> {
-    return this.#pages.values();
+  pages(): number[] {
+    return Array.from(this.#entries.values(), ({ page }) => page);
   }
 
   /** Of page `index` with everything before it. */
@@ -92,9 +117,9 @@ export class PrefixCache {
 
   #forget(page: number): void {
     const key = this.#keys[page];
-    if (key === undefined || this.#pages.get(key) !== page)
+    if (key === undefined || this.#entries.get(key)?.page !== page)
       throw new Error(`prefix cache: no entry of page ${page}`);
-    this.#pages.delete(key);
+    this.#entries.delete(key);
     this.#keys[page] = undefined;
   }
 }

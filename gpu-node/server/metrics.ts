@@ -94,6 +94,15 @@ function engineGauges(registers: Registry[], status: () => EngineStatus): void {
   gauge("pages_free", "KV pages free", ({ pagesFree }) => pagesFree);
   gauge("pages_cached", "KV pages kept for prefix hits only", ({ pagesCached }) => pagesCached);
   gauge("pages_owned", "KV pages of running sequences", ({ pagesOwned }) => pagesOwned);
+  gauge("pages_quarantined", "KV pages never used again", ({ pagesQuarantined }) => pagesQuarantined ?? 0);
+  gauge("integrity", "Page tags: 0 off, 1 checked, 2 alarm", ({ integrity }) =>
+    integrity === "alarm" ? 2 : integrity === "ok" ? 1 : 0,
+  );
+  gauge(
+    "integrity_self_test_age_seconds",
+    "Since a self-test of page tags raised its alarm; NaN: never",
+    ({ selfTestAge }) => (typeof selfTestAge === "number" ? selfTestAge / 1000 : Number.NaN),
+  );
   gauge("slots_free", "Batch slots free", ({ slotsFree }) => slotsFree);
 }
 

@@ -33,7 +33,7 @@ const RETRY_FAILED_S = 5;
 
 /** Why no request can be taken now; undefined when one can. */
 export function unavailable(node: GpuNode): ApiError | undefined {
-  const { state, progress, heartbeatAge } = node.engine.status();
+  const { state, progress, heartbeatAge, integrity } = node.engine.status();
   if (state === "loading") {
     return new ApiError("loading", `The model is loading (${Math.round(progress * 100)} %).`, {
       retryAfter: RETRY_LOADING_S,
@@ -43,6 +43,8 @@ export function unavailable(node: GpuNode): ApiError | undefined {
     return new ApiError("draining", "The node is shutting down.", { retryAfter: RETRY_LOADING_S });
   if (state === "failed")
     return new ApiError("engine_failed", "The engine failed.", { retryAfter: RETRY_FAILED_S });
+  if (integrity === "alarm")
+    return new ApiError("engine_failed", "The KV cache can't be trusted.", { retryAfter: RETRY_FAILED_S });
   if (heartbeatAge > node.stallMs) {
     return new ApiError("engine_failed", "The engine does not move.", { retryAfter: RETRY_FAILED_S });
   }

@@ -141,8 +141,16 @@ function engineOptions(dir: string, options: ServeOptions) {
     maxLen: options.max_model_len,
     maxTokens: options.max_step_tokens,
     kvBytes: Math.floor(options.kv_gib * 2 ** 30),
+    integrity: options.integrity,
   };
-  return { runner, scheduler: { maxWaiting: options.max_waiting, prefixCache: options.prefix_cache } };
+  const scheduler = {
+    maxWaiting: options.max_waiting,
+    prefixCache: options.prefix_cache,
+    incidentFile: resolve(options.integrity_file),
+    incidentsPerMinute: options.integrity_incidents,
+    selfTestMs: options.integrity_test_seconds * 1000,
+  };
+  return { runner, scheduler };
 }
 
 function bestBackend(): "cuda" | "cpu" {

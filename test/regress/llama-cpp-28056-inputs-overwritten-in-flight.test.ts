@@ -5,7 +5,7 @@ import { GREEDY } from "../../gpu-node/engine/sampling.ts";
 import { Scheduler } from "../../gpu-node/engine/scheduler.ts";
 
 const limits = { slots: 4, maxPages: 8, maxLen: 512, pages: 33, vocab: 100, maxTokens: 64, maxRows: 4 };
-const ignore = { token() {}, finish() {}, error() {} };
+const ignore = { token() {}, finish() {}, error() {}, distrusted() {}, staleEntry() {} };
 
 test("at depth 2 the plan of a step in flight keeps its words while the next one is written", () => {
   const options = { maxBatchTokens: 64, maxRunning: 4, maxWaiting: 9, watermarkPages: 0 };

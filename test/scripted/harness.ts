@@ -6,6 +6,7 @@ import { Loop, type LoopOptions } from "../../gpu-node/engine/loop.ts";
 import type { EndedRequest, InboxMessage } from "../../gpu-node/engine/messages.ts";
 import type { PlanLimits } from "../../gpu-node/engine/plan.ts";
 import { unpackTokens } from "../../gpu-node/engine/results.ts";
+import type { Runner } from "../../gpu-node/engine/runner.ts";
 import { GREEDY } from "../../gpu-node/engine/sampling.ts";
 import { type SimOptions, SimRunner, simToken } from "../../gpu-node/engine/sim-runner.ts";
 
@@ -16,6 +17,8 @@ export interface HarnessOptions extends Partial<LoopOptions> {
   maxLen?: number;
   vocab?: number;
   sim?: SimOptions;
+  /** Makes what runs the steps; default: the oracle alone. */
+  runner?: (limits: PlanLimits, options: SimOptions) => Runner;
   /** Called while a step is being waited for. */
   duringStep?: (h: Harness) => void;
 }
@@ -66,7 +69,8 @@ export class Harness {
       prefixSecret: "test",
       ...options,
     };
-    const runner = new SimRunner(limits, { depth, ...options.sim });
+    const make = options.runner ?? ((limits, sim) => new SimRunner(limits, sim));
+    const runner = make(limits, { depth, ...options.sim });
     const wait = runner.wait.bind(runner);
     runner.wait = (ticket) => {
       options.duringStep?.(this);
@@ -151,7 +155,7 @@ export class Harness {
     assert.equal(this.loop.live, 0);
     assert.equal(pool.owned, 0);
     assert.equal(pool.fenced, 0);
-    assert.equal(pool.free + pool.cached, pool.total);
+    assert.equal(pool.free + pool.cached + pool.quarantined, pool.total);
     assert.ok(pool.refs.every((count) => count === 0));
     assert.equal(slots.free, slots.count);
   }
