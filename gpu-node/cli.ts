@@ -16,6 +16,7 @@ export const verbs: Record<string, Verb> = {
   bench: { help: "time a model on this machine", load: () => import("./bench/bench.ts") },
   plan: { help: "what a model takes, and tokens per GB of KV cache", load: () => import("./plan/plan.ts") },
   doctor: { help: "what this machine runs, and why not the rest", load: () => import("./native/doctor.ts") },
+  incidents: { help: "list incidents of KV integrity", load: () => import("./kv/list-incidents.ts") },
   eval: { help: "compare a model's answers with golden ones", load: () => import("./eval/eval.ts") },
 };
 
