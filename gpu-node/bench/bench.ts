@@ -47,8 +47,9 @@ export interface BenchReport {
 
 /** @returns exit code: 0; 1 when the model can't be loaded */
 export async function main(argv: string[]): Promise<number> {
+  if (argv[0] === "gpu") return await (await import("./gpu/gpu.ts")).main(argv.slice(1));
   if (argv.includes("--help")) {
-    console.log(`edgewise bench [--model DIR] [flags]\n\n${helpText(OPTIONS)}`);
+    console.log(`edgewise bench [--model DIR] [flags]\nedgewise bench gpu [flags]\n\n${helpText(OPTIONS)}`);
     return 0;
   }
   const options = { ...defaultsOf(OPTIONS), ...parseFlags(OPTIONS, argv) } as BenchOptions;
