@@ -20,6 +20,8 @@ export interface IntegrityOptions {
 }
 
 const MINUTE = 60_000;
+/** One page in so many may be out of use. */
+const MOST_QUARANTINED = 8;
 /** Handle of the self-test's sequence; those of requests are positive. */
 const SELF_TEST = -1;
 
@@ -164,6 +166,8 @@ export class Integrity {
     this.#times.push(now);
     while (this.#times[0] <= now - MINUTE) this.#times.shift();
     const { incidentsPerMinute: most = 3, onIncident } = this.#options;
+    const { pool } = this.#sequences;
+    if (pool.quarantined > pool.total / MOST_QUARANTINED) this.alarm = "too many KV pages are quarantined";
     if (this.#times.length > most) this.alarm = `more than ${most} integrity incidents within a minute`;
     onIncident?.(incident);
   }

@@ -157,6 +157,11 @@ export class Scheduler {
     while (waiting.length > 0 && running.length < this.#options.maxRunning) {
       const left = this.#options.maxBatchTokens - this.#tokens;
       const request = waiting[0];
+      // Pages were quarantined since it was taken: it would wait for ever.
+      if (request.length > this.sequences.pool.usable * PAGE_TOKENS) {
+        this.sequences.fail(request, "kv_integrity", "too many KV pages are out of use");
+        continue;
+      }
       if (left === 0 || this.#writer.room < this.#writer.admissionInts(request)) return;
       if (!this.sequences.admit(running.length === 0 ? 0 : this.#options.watermarkPages)) return;
       this.#writer.pages(request.slot, request.pages, 0, request.pageCount);

@@ -69,6 +69,10 @@ export class PagePool {
   get quarantined(): number {
     return this.#quarantinedCount;
   }
+  /** Pages that there are for sequences: all that are not quarantined. */
+  get usable(): number {
+    return this.total - this.#quarantinedCount;
+  }
   get owned(): number {
     const unowned = this.#freeCount + this.#cachedCount + this.#fencedCount + this.#quarantinedCount;
     return this.total - unowned;

@@ -14,6 +14,8 @@ export interface Tamper {
   updates?(updates: Int32Array, step: number): Int32Array;
   /** After the plan was applied, before the check; true: the check is not launched. */
   beforeCheck?(runner: CheckedSimRunner, step: number): boolean;
+  /** What the check has found of the rows of a plan. */
+  afterCheck?(verdicts: Int32Array, plan: Int32Array, step: number): void;
 }
 
 let device: OpDevice | undefined;
@@ -70,6 +72,7 @@ export class CheckedSimRunner implements Runner {
     this.tables.written(batch);
     const verdicts = new Int32Array(this.device.read(this.#verdicts));
     this.#queue.push(verdicts);
+    this.tamper.afterCheck?.(verdicts, plan, step);
     const failed = new Set<number>();
     for (let row = 0; row < plan[L.h_rows]; row++) {
       if (verdicts[row * T.verdict_words + T.v_status] === T.status_failed) failed.add(row);

@@ -303,3 +303,17 @@ test("more incidents than are borne within a minute turn the alarm on for good",
   finish();
   assert.match(h.loop.integrity!.alarm, /more than 1 integrity incident/);
 });
+
+test("a request that no longer fits into what is left of the pool ends, and others go on", () => {
+  const { h, runner, finish } = checked({ pages: 6, maxLen: 384, watermarkPages: 0 });
+  const hit = h.start(promptOf(30), 50);
+  until(h, hit, 3);
+  const [{ slot, pages }] = h.sequences.running;
+  runner.misdirect(slot, 0, pages[0] === 1 ? 2 : 1);
+  const large = h.start(promptOf(330, 2), 5);
+  const small = h.start(promptOf(30, 3), 5);
+  finish();
+  assert.equal(h.pool.usable, 4);
+  assert.deepEqual([hit, large, small].map(ending), ["kv_integrity", "kv_integrity", "length"]);
+  h.assertEmpty();
+});

@@ -103,16 +103,17 @@ test("a client that leaves ends its request: before the first token, in the stre
   await until(() => h.engine.live === 0 && h.node.generations.size === 0);
 });
 
-test("while the engine loads, drains, has failed or stands still: 503 with Retry-After, and /livez stays 200", async () => {
+test("while the engine loads, drains, has failed, stands still or distrusts its KV cache: 503 with Retry-After, and /livez stays 200", async () => {
   const h = await harness(says("x"));
   const cases = [
-    ["loading", 0, "loading"],
-    ["draining", 0, "draining"],
-    ["failed", 0, "engine_failed"],
-    ["ready", 5000, "engine_failed"],
+    ["loading", 0, "off", "loading"],
+    ["draining", 0, "off", "draining"],
+    ["failed", 0, "off", "engine_failed"],
+    ["ready", 5000, "ok", "engine_failed"],
+    ["ready", 0, "alarm", "engine_failed"],
   ] as const;
-  for (const [state, heartbeatAge, code] of cases) {
-    Object.assign(h.engine, { state, heartbeatAge });
+  for (const [state, heartbeatAge, integrity, code] of cases) {
+    Object.assign(h.engine, { state, heartbeatAge, integrity });
     const ready = await h.app.request("/readyz");
     assert.equal(ready.status, 503);
     assert.ok(Number(ready.headers.get("retry-after")) > 0);
@@ -123,7 +124,7 @@ test("while the engine loads, drains, has failed or stands still: 503 with Retry
   }
   h.engine.state = "loading";
   assert.equal(((await (await h.app.request("/readyz")).json()) as { progress: number }).progress, 0.25);
-  Object.assign(h.engine, { state: "ready", heartbeatAge: 0 });
+  Object.assign(h.engine, { state: "ready", heartbeatAge: 0, integrity: "ok" });
   assert.equal((await h.app.request("/readyz")).status, 200);
 });
 

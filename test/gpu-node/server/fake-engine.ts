@@ -30,6 +30,7 @@ export class FakeEngine implements Engine {
   live = 0;
   state: EngineStatus["state"] = "ready";
   heartbeatAge = 0;
+  integrity: EngineStatus["integrity"];
   private readonly script: (request: GenerateRequest, index: number) => Script;
 
   constructor(
@@ -85,6 +86,7 @@ export class FakeEngine implements Engine {
       progress: this.state === "loading" ? 0.25 : 1,
       heartbeat: 1,
       heartbeatAge: this.heartbeatAge,
+      integrity: this.integrity,
       running: this.live,
       waiting: 0,
       pagesTotal: 10,
