@@ -1,4 +1,5 @@
 // linear, linear_fp8, linear_int4, head_linear.
+#include "cuda/cublaslt.h"
 #include "ops/head_linear/op.h"
 #include "ops/linear/op.h"
 #include "ops/linear_common/cuda_stream.h"
@@ -23,7 +24,18 @@ void tiled_product(const Call& c, Context& context) {
   tiled::product<1, X, Out>(context, p, ceil_div(c.groups.rows, tiled::kRows));
 }
 
+constexpr int kLargeRows = 64;  // more: prefill, where cuBLASLt is wanted
+
+bool large_product(const Call& c, Context& context) {
+  if (c.groups.groups != 1 || c.groups.rows <= kLargeRows || c.w.form != WeightForm::dense || c.w.dtype != DType::bf16 ||
+      c.x != DType::bf16 || (c.bias->storage && c.bias->dtype != c.out))
+    return false;
+  return cublaslt_product(context, {c.rows.x, c.w.data, c.bias->storage ? c.bias->raw() : nullptr, c.rows.out, c.groups.rows,
+                                    c.w.n, c.w.k, c.rows.x_token, c.rows.out_token, c.out == DType::f32});
+}
+
 void run(const Call& c, Context& context) {
+  if (large_product(c, context)) return;
   if (stream::takes(c.w, c.x, c.rows)) return stream::linear(context, c.w, c.rows, c.groups, *c.bias, c.out);
   const bool out32 = c.out == DType::f32;
   if (c.x == DType::f32) return out32 ? tiled_product<float, float>(c, context) : tiled_product<float, bf16>(c, context);
