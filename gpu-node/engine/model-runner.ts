@@ -45,6 +45,8 @@ export class ModelRunner implements Runner {
   readonly depth: number;
   readonly device: OpDevice;
   readonly model: Model;
+  /** Called where the GPU's work of a step begins and ends on the stream: `edgewise bench gpu --engine` marks the times. */
+  onStep: ((point: "begin" | "end") => void) | null = null;
   readonly #validate: (plan: Int32Array) => void;
   readonly #plan: Tensor;
   readonly #state: SlotState;
@@ -105,8 +107,10 @@ export class ModelRunner implements Runner {
     const size = { tokens: plan[L.h_tokens], rows: plan[L.h_rows], samples: Math.max(1, plan[L.h_samples]) };
     device.upload(this.#plan, plan);
     device.useArena(this.#arena);
+    this.onStep?.("begin");
     if (plan[L.h_extend_rows] === 0) this.#decodeGraph(this.#bucket(size.rows)).replay();
     else this.#enqueue(size, this.#reach(plan));
+    this.onStep?.("end");
     const kvStats = device.download(this.model.kv[0].stats);
     // Enqueued here, the next step's results come after these have left.
     const ticket = device.download(this.#resultsOf(0, size.samples));

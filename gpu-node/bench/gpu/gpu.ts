@@ -1,9 +1,13 @@
 // `edgewise bench gpu`: kernels at the shapes this project exists for, beside what the memory and the arithmetic units
 // of an H200 allow, the times to reach and the best public kernels.
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { KV_FORMATS } from "../../kv/format.ts";
 import { openDevice } from "../../native/device.ts";
 import { loadAddon } from "../../native/load.ts";
 import { defaultsOf, helpText, type Options, parseFlags, UsageError } from "../../options.ts";
+import { benchEngine, describeEngine } from "./engine.ts";
 import { METHOD, type Measured, type Method, measureShape, QUICK } from "./measure.ts";
 import { type KernelShape, RandomBlocks } from "./shape.ts";
 import { targetShapes, tinyShapes } from "./shapes.ts";
@@ -16,6 +20,9 @@ const OPTIONS = {
   match: { type: "string", value: "TEXT", help: "only shapes whose name holds this text" },
   quick: { type: "boolean", default: false, help: "5 replays of short graphs instead of 21" },
   tiny: { type: "boolean", default: false, help: "small shapes that check the tool, not the machine" },
+  engine: { type: "boolean", default: false, help: "event loop delay and idle GPU time, not kernels" },
+  model: { type: "string", value: "DIR", help: "checkpoint for --engine; default the bundled model" },
+  kv: { type: "string", choices: KV_FORMATS, default: "fp8", help: "format of the KV cache for --engine" },
   peers: { type: "string", value: "FILE", help: "times of test/bench/peers.py, shown as a column" },
   list: { type: "boolean", default: false, help: "print the shapes as JSON, for test/bench/peers.py" },
   json: { type: "string", value: "FILE", help: "write the results here too" },
@@ -54,7 +61,7 @@ export async function main(argv: string[]): Promise<number> {
     console.error(`edgewise: bench gpu: ${cuda?.unavailable ?? "no CUDA backend"}`);
     return NO_GPU;
   }
-  return kernels(shapes, options, peers);
+  return options.engine ? await engine(options) : kernels(shapes, options, peers);
 }
 
 function kernels(shapes: KernelShape[], options: GpuBenchOptions, peers: Record<string, number>): number {
@@ -85,6 +92,29 @@ function kernels(shapes: KernelShape[], options: GpuBenchOptions, peers: Record<
   if (options.json) writeFileSync(options.json, `${JSON.stringify(report, null, 1)}\n`);
   console.log(`${report.rows.length} shapes, ${wrong} wrong or failed`);
   return wrong > 0 ? 1 : 0;
+}
+
+async function engine(options: GpuBenchOptions): Promise<number> {
+  const dir = resolve(options.model ?? fileURLToPath(new URL("../../models/nano", import.meta.url)));
+  const [streams, steps, maxLen] = options.tiny ? [2, 8, 256] : [64, 512, 2048];
+  const runner = {
+    kind: "model",
+    dir,
+    backend: "cuda",
+    kvFormat: options.kv,
+    slots: streams,
+    maxLen,
+  } as const;
+  const report = {
+    ...machine(),
+    model: dir,
+    kv: options.kv,
+    ...(await benchEngine({ runner, streams, steps })),
+  };
+  console.log(`${report.device}, driver ${report.driver}, ${report.date}\n${dir}, ${options.kv} KV`);
+  console.log(describeEngine(report));
+  if (options.json) writeFileSync(options.json, `${JSON.stringify(report, null, 1)}\n`);
+  return 0;
 }
 
 function pick(shapes: KernelShape[], { only, match }: GpuBenchOptions): KernelShape[] {

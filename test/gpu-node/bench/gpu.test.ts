@@ -1,6 +1,8 @@
 // `edgewise bench gpu` on the CPU backend, which answers as a GPU would: what it prints is right, and a wrong kernel shows.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { benchEngine, describeEngine } from "../../../gpu-node/bench/gpu/engine.ts";
 import { floorUs, measureShape } from "../../../gpu-node/bench/gpu/measure.ts";
 import { BenchMemory, RandomBlocks } from "../../../gpu-node/bench/gpu/shape.ts";
 import { targetShapes, tinyShapes } from "../../../gpu-node/bench/gpu/shapes.ts";
@@ -73,4 +75,14 @@ test("--list names every shape once, with what a peer needs; a wrong group is a 
   assert.ok(listed.length > 10 && listed.every(({ kind }) => kind === "linear"));
   assert.equal(await runCli(["bench", "gpu", "--only", "mal"]), 2);
   assert.match(String(error.mock.calls[0].arguments[0]), /--only mal: must be of/);
+});
+
+test("the engine's figures come from its own steps: event loop delay, time per step, idle share", async () => {
+  const dir = fileURLToPath(new URL("../../fixtures/golden/llama", import.meta.url));
+  const runner = { kind: "model", dir, backend: "cpu", threads: 1, slots: 4, maxLen: 128, depth: 2 } as const;
+  const report = await benchEngine({ runner, streams: 4, steps: 20 });
+  assert.ok(report.stepMs > 0 && report.gapMs >= 0);
+  assert.ok(report.idleShare >= 0 && report.idleShare < 1);
+  assert.ok(report.loopDelayMs.max >= report.loopDelayMs.p99);
+  assert.match(describeEngine(report), /at 4 streams: .* ms.*\n.* 4 rows at depth 2: /);
 });
