@@ -192,6 +192,22 @@ __device__ inline void named_barrier(int id, int threads) {
 #endif
 }
 
+// Registers that a thread gives back to its block, or takes, so that it has `kRegisters`: by all warps of a warpgroup (4
+// neighbouring ones), a multiple of 8 from 24 to 256. A taker waits until enough are free.
+template <int kRegisters>
+__device__ void give_registers() {
+#ifndef EDGEWISE_CUDA_EMULATED
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+#endif
+}
+
+template <int kRegisters>
+__device__ void take_registers() {
+#ifndef EDGEWISE_CUDA_EMULATED
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+#endif
+}
+
 // 16 bytes from global to shared memory, asynchronously; zeros when not `valid`. Both 16-byte aligned.
 __device__ inline void copy_async_16(void* shared, const void* global, bool valid = true) {
 #ifdef EDGEWISE_CUDA_EMULATED

@@ -52,7 +52,8 @@ function attention(name: string, shape: Shape, rows: RowSpec[]): OpCase {
       scale: 0.75,
       deterministic: 0,
     },
-    tolerance: act === "f32" ? F32_SOFTMAX : BF16_FACTORS,
+    // A scale per token makes scores of twice the size.
+    tolerance: act === "f32" ? F32_SOFTMAX : format === "fp8-token" ? { abs: 2e-2, rel: 1e-2 } : BF16_FACTORS,
   };
 }
 
@@ -64,6 +65,42 @@ const MIXED: RowSpec[] = [
   { past: 0, count: 21 },
   { past: 128, count: 1 },
 ];
+
+/** Of the widths that have a kernel of their own on a GPU: heads around its groups, drafts, lengths around a page. */
+function decodeCases(): OpCase[] {
+  const deepseek = { lora: 512, rope: 64, act: "bf16" as const };
+  const decode = (past: number[], count = 1): RowSpec[] => past.map((n) => ({ past: n, count }));
+  return [
+    attention("decode, fp8, 1 head", { ...deepseek, heads: 1, format: "fp8" }, decode([0, 1, 63, 64, 65])),
+    attention("decode, fp8, 3 heads", { ...deepseek, heads: 3, format: "fp8" }, [
+      ...decode([130, 700]),
+      { past: 7, count: 1, void: true },
+      ...decode([62]),
+    ]),
+    attention(
+      "decode, fp8-token, 8 heads",
+      { ...deepseek, heads: 8, format: "fp8-token" },
+      decode([700, 63, 1]),
+    ),
+    attention("decode, fp8, 16 heads", { ...deepseek, heads: 16, format: "fp8" }, decode([130, 65, 0])),
+    attention(
+      "decode, bf16 cache, 16 heads",
+      { ...deepseek, heads: 16, format: "bf16" },
+      decode([97, 64, 0, 31]),
+    ),
+    attention("drafts, bf16 cache, 3 heads", { ...deepseek, heads: 3, format: "bf16" }, decode([32, 130], 3)),
+    attention("drafts, fp8-token, 20 heads", { ...deepseek, heads: 20, format: "fp8-token" }, [
+      { past: 64, count: 2 },
+      { past: 129, count: 1 },
+    ]),
+    attention("drafts of 8, fp8, 8 heads", { ...deepseek, heads: 8, format: "fp8" }, decode([70], 8)),
+    attention("drafts of 5 beside a longer chunk, fp8", { ...deepseek, heads: 3, format: "fp8" }, [
+      { past: 64, count: 5 },
+      { past: 0, count: 40 },
+      { past: 3, count: 1 },
+    ]),
+  ];
+}
 
 const cases = [
   attention("a few tokens", { heads: 2, lora: 64, rope: 16, format: "f32" }, [
@@ -91,6 +128,7 @@ const cases = [
   attention("65 heads over a prefix", { heads: 65, lora: 64, rope: 16, format: "f32" }, [
     { past: 65, count: 4 },
   ]),
+  ...decodeCases(),
   attention("no rows", { heads: 2, lora: 64, rope: 16, format: "f32" }, []),
 ];
 
