@@ -77,7 +77,8 @@ Library open_library() {
   Library l;
   void* handle = nullptr;
   std::string reasons;
-  for (const char* name : {static_cast<const char*>(std::getenv("EDGEWISE_CUBLASLT")), "libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"}) {
+  const char* chosen = std::getenv("EDGEWISE_CUBLASLT");
+  for (const char* name : {chosen, "libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"}) {
     if (!name) continue;
     if ((handle = dlopen(name, RTLD_NOW | RTLD_LOCAL))) break;
     reasons += (reasons.empty() ? "" : "; ") + std::string(dlerror());

@@ -83,7 +83,8 @@ int entry_rows(int64_t pairs, int experts, int matrices) {
   return pairs <= 8 * static_cast<int64_t>(experts) ? 8 : matrices == 2 ? 32 : 64;
 }
 
-void experts(Context& context, const Matrix& w, const Matrix* w2, const Rows& rows, const Groups& groups, int capacity, int entry_rows) {
+void experts(Context& context, const Matrix& w, const Matrix* w2, const Rows& rows, const Groups& groups, int capacity,
+             int entry_rows) {
   Product p = product(w, rows, groups, w2 == nullptr);
   if (w2) p.w[1] = *w2;
   p.parts = 1;

@@ -16,6 +16,8 @@
 // neither on the other rows nor on their number. Bulk copies: 4.69 against 4.27 TB/s of plain loads (TARGETS, ceilings).
 #pragma once
 
+#include <algorithm>
+
 #include "cuda/bulk_copy.cuh"
 #include "cuda/mma.cuh"
 #include "ops/linear_common/cuda_operands.cuh"
@@ -33,7 +35,7 @@ constexpr int kResultPitch = kTile + 1;    // floats
 // Bytes of a window of one row.
 constexpr int window_bytes(WeightForm form) { return form == WeightForm::dense ? 64 : form == WeightForm::fp8 ? 32 : 16; }
 constexpr int slot_bytes(WeightForm form, int matrices) { return matrices * kTile * (kPiece + window_bytes(form)); }
-constexpr int stages(int tokens) { return tokens <= 2 ? 3 : 2; }  // more tokens need more of the L1 for x
+constexpr int max_stages(int tokens) { return tokens <= 2 ? 3 : 2; }  // more tokens need more of the L1 for x
 constexpr size_t shared_bytes(WeightForm form, int matrices, int stages) {
   return kWarps * stages * (slot_bytes(form, matrices) + sizeof(CopyBarrier));
 }
@@ -48,6 +50,7 @@ struct Product {
   int parts, part_windows;  // of K
   int parts_apart;        // 1: a block runs all parts; else `parts`: one each
   int scale_shift;        // windows that share a scale, log2
+  int stages;             // of the rings: no more than a block has pieces
   float* partial;         // [part][tile][token][16], parts apart only; a tile is 16 rows of w
   uint32_t* counters;     // [tile], likewise
 };
@@ -158,15 +161,15 @@ __device__ void store(const Product& p, const float* results, int n0, const Tile
 template <WeightForm kForm, int kMatrices, int kTokens>
 __global__ void __launch_bounds__(kThreads, kMatrices == 1 ? 2 : 1) product_kernel(const __grid_constant__ Product p) {
   constexpr int kBytes = window_bytes(kForm), kPitch = kPiece + kBytes, kStageWindows = kPiece / kBytes;
-  constexpr int kStages = stages(kTokens), kSlot = slot_bytes(kForm, kMatrices), kRows = 8 * kTokens;
+  constexpr int kStages = max_stages(kTokens), kSlot = slot_bytes(kForm, kMatrices), kRows = 8 * kTokens;
   constexpr int kBatch = kTokens == 1 ? 8 : kTokens == 2 ? 4 : 2;  // windows whose loads of x are under way together
   constexpr bool kScaled = kForm != WeightForm::dense;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  char* ring = static_cast<char*>(dynamic_shared()) + warp * kStages * kSlot;
-  auto* full = static_cast<CopyBarrier*>(static_cast<void*>(static_cast<char*>(dynamic_shared()) + kWarps * kStages * kSlot)) +
-               warp * kStages;
+  char* ring = static_cast<char*>(dynamic_shared()) + warp * p.stages * kSlot;
+  auto* full = static_cast<CopyBarrier*>(static_cast<void*>(static_cast<char*>(dynamic_shared()) + kWarps * p.stages * kSlot)) +
+               warp * p.stages;
   if (lane == 0) {
-    for (int i = 0; i < kStages; ++i) barrier_init(&full[i], 1);
+    for (int i = 0; i < p.stages; ++i) barrier_init(&full[i], 1);
     fence_barrier_init();
   }
   __syncwarp();
@@ -190,6 +193,7 @@ __global__ void __launch_bounds__(kThreads, kMatrices == 1 ? 2 : 1) product_kern
   const char* source = copied.data + max(tile.expert, 0) * copied.data_bytes +
                        static_cast<int64_t>(copy_row) * windows * kBytes;
   const int64_t expert_scales = max(tile.expert, 0) * shape.scales;
+  const bool once = gridDim.y == 1;  // no other block reads these weights
   const auto issue = [&](int slot) {
     if (load.at >= load.limit) return;
     const int count = load.stage(kStageWindows);
@@ -197,7 +201,7 @@ __global__ void __launch_bounds__(kThreads, kMatrices == 1 ? 2 : 1) product_kern
     __syncwarp();
     if (lane < kMatrices * kTile) {
       bulk_copy(ring + slot * kSlot + lane * kPitch, source + load.at * kBytes, count * kBytes, &full[slot],
-                true);
+                once);
       if constexpr (kForm == WeightForm::int4) {  // the stage's scales: up to 64 bytes of a row
         const int64_t row = expert_scales + static_cast<int64_t>(copy_row) * copied.segments;
         const int size = copied.scale_dtype == DType::f32 ? 4 : 2;
@@ -208,7 +212,7 @@ __global__ void __launch_bounds__(kThreads, kMatrices == 1 ? 2 : 1) product_kern
     __syncwarp();  // emulated, copies must be done before anyone waits
     load.advance(count);
   };
-  for (int i = 0; i < kStages; ++i) issue(i);
+  for (int i = 0; i < p.stages; ++i) issue(i);
   wait_for_previous_kernel();
   let_next_kernel_start();  // a next kernel of this kind may fill its rings
 
@@ -305,10 +309,12 @@ template <WeightForm kForm>
 void launch_product(Context& context, const Product& p, int matrices, int tokens, dim3 blocks);
 
 template <WeightForm kForm, int kMatrices, int kTokens>
-void launch_one(Context& context, const Product& p, dim3 blocks) {
+void launch_one(Context& context, Product p, dim3 blocks) {
+  const int pieces = ceil_div(p.part_windows, kPiece / window_bytes(kForm)) * (p.parts_apart == 1 ? p.parts : 1);
+  p.stages = std::min(max_stages(kTokens), pieces);
   const Grid grid{.blocks = blocks,
                   .threads = kThreads,
-                  .shared = shared_bytes(kForm, kMatrices, stages(kTokens)),
+                  .shared = shared_bytes(kForm, kMatrices, p.stages),
                   .dependent = true};
   launch(context, product_kernel<kForm, kMatrices, kTokens>, grid, p);
 }

@@ -16,6 +16,7 @@ void linear(Context& context, const Matrix& w, const Rows& rows, const Groups& g
 int entry_rows(int64_t pairs, int experts, int matrices);
 
 // For a routing list made with entry_rows(): out = x . w as f32, or (w2 given) silu(x . w) * (x . w2) as bf16.
-void experts(Context& context, const Matrix& w, const Matrix* w2, const Rows& rows, const Groups& groups, int capacity, int entry_rows);
+void experts(Context& context, const Matrix& w, const Matrix* w2, const Rows& rows, const Groups& groups, int capacity,
+             int entry_rows);
 
 }  // namespace edgewise::cuda::stream
