@@ -35,6 +35,8 @@ export interface SchedulerOptions {
   tracker?: PageTracker;
 }
 
+const OUT_OF_USE = "too many KV pages are out of use";
+
 export class Scheduler {
   readonly sequences: Sequences;
   readonly #options: SchedulerOptions;
@@ -122,6 +124,13 @@ export class Scheduler {
       const request = running[i];
       if (request.gap !== 1 || request.exhausted) continue;
       if (request.computed === request.pageCount * PAGE_TOKENS) {
+        if (request.pageCount >= this.sequences.pool.usable) {
+          // Pages were quarantined since it was taken. Tokens in flight still reach it.
+          if (request.pending > 0) continue;
+          this.sequences.fail(request, "kv_integrity", OUT_OF_USE);
+          i--;
+          continue;
+        }
         if (!this.#onePage()) continue;
         if (request.slot < 0) break; // it was the youngest itself
         this.sequences.grow(request);
@@ -159,7 +168,7 @@ export class Scheduler {
       const request = waiting[0];
       // Pages were quarantined since it was taken: it would wait for ever.
       if (request.length > this.sequences.pool.usable * PAGE_TOKENS) {
-        this.sequences.fail(request, "kv_integrity", "too many KV pages are out of use");
+        this.sequences.fail(request, "kv_integrity", OUT_OF_USE);
         continue;
       }
       if (left === 0 || this.#writer.room < this.#writer.admissionInts(request)) return;

@@ -317,3 +317,20 @@ test("a request that no longer fits into what is left of the pool ends, and othe
   assert.deepEqual([hit, large, small].map(ending), ["kv_integrity", "kv_integrity", "length"]);
   h.assertEmpty();
 });
+
+for (const depth of [1, 2]) {
+  test(`a request that outgrows what is left of the pool gets its tokens and ends (depth ${depth})`, () => {
+    const { h, runner, finish } = checked({ pages: 4, maxLen: 256, watermarkPages: 0 }, depth);
+    const hit = h.start(promptOf(30), 50);
+    until(h, hit, 3);
+    const [{ slot, pages }] = h.sequences.running;
+    runner.misdirect(slot, 0, pages[0] === 1 ? 2 : 1);
+    h.finish();
+    assert.equal(h.pool.usable, 2);
+    const grows = h.start(promptOf(100, 2), 100);
+    finish();
+    assert.equal(ending(grows), "kv_integrity");
+    assert.equal(grows.tokens.length, 29, "to the end of two pages");
+    h.assertEmpty();
+  });
+}
