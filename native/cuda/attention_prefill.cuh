@@ -6,7 +6,7 @@
 //           stage   Source: keys and values of the tile as bf16 in shared memory, factors of their scores and weights
 //           scores  queries x keys       weights  online softmax       sums  weights x values
 // A query's bits depend on its own context alone: tiles do not move with the chunk, and rows of a product are independent.
-// The products are mma.sync on ldmatrix fragments; score_tile and add_values are the places that wgmma would replace.
+// The products are mma.sync on ldmatrix fragments; score_part and add_values are the places that wgmma would replace.
 #pragma once
 
 #include "cuda/kv_rows.cuh"
@@ -91,6 +91,8 @@ class PrefillWarp {
   const PrefillShared<kDimK, kDimV>& shared_;
   const int lane_ = threadIdx.x % 32, g_ = lane_ / 4, t_ = lane_ % 4, first_ = threadIdx.x / 32 * 16;
 
+  static constexpr int kPart = 32;  // tokens at a time: what the registers of two blocks per multiprocessor allow
+
   float sums_[kDimV / 8][4];
   float largest_[2] = {-INFINITY, -INFINITY}, total_[2] = {0, 0};  // total: of this lane's columns
 
@@ -103,13 +105,36 @@ class PrefillWarp {
 
   // One tile; query g + 8 half sees its first sees[half] tokens.
   __device__ void attend(const int sees[2]) {
-    float scores[kPrefillTile / 8][4];
-    score_tile(scores);
-    const bool masked = __any_sync(kAllLanes, sees[0] < kPrefillTile || sees[1] < kPrefillTile) != 0;
+#pragma unroll
+    for (int first = 0; first < kPrefillTile; first += kPart) {
+      const int in_part[2] = {sees[0] - first, sees[1] - first};
+      attend_part(first, in_part);
+    }
+  }
+
+  // store(query, column, two results): columns are even.
+  template <class Store>
+  __device__ void finish(Store store) {
+    for (int half = 0; half < 2; ++half) {
+      total_[half] += __shfl_xor_sync(kAllLanes, total_[half], 1);
+      total_[half] += __shfl_xor_sync(kAllLanes, total_[half], 2);
+      const float factor = 1.0f / total_[half];
+#pragma unroll
+      for (int n = 0; n < kDimV / 8; ++n)
+        store(first_ + g_ + 8 * half, 8 * n + 2 * t_, sums_[n][2 * half] * factor, sums_[n][2 * half + 1] * factor);
+    }
+  }
+
+ private:
+  // Tokens first .. first + kPart of the tile.
+  __device__ void attend_part(int first, const int sees[2]) {
+    float scores[kPart / 8][4];
+    score_part(first, scores);
+    const bool masked = __any_sync(kAllLanes, sees[0] < kPart || sees[1] < kPart) != 0;
     float top[2] = {largest_[0], largest_[1]};
 #pragma unroll
-    for (int n = 0; n < kPrefillTile / 8; ++n) {
-      const float2 factor = *reinterpret_cast<const float2*>(shared_.key_factor + 8 * n + 2 * t_);
+    for (int n = 0; n < kPart / 8; ++n) {
+      const float2 factor = *reinterpret_cast<const float2*>(shared_.key_factor + first + 8 * n + 2 * t_);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         scores[n][i] *= i % 2 ? factor.y : factor.x;
@@ -127,13 +152,15 @@ class PrefillWarp {
       largest_[half] = top[half];
       total_[half] *= fade[half];
     }
+    if (__any_sync(kAllLanes, fade[0] != 1.0f || fade[1] != 1.0f)) {
 #pragma unroll
-    for (int n = 0; n < kDimV / 8; ++n)
-      for (int i = 0; i < 4; ++i) sums_[n][i] *= fade[i / 2];
-    uint32_t weights[kPrefillTile / 16][4];
+      for (int n = 0; n < kDimV / 8; ++n)
+        for (int i = 0; i < 4; ++i) sums_[n][i] *= fade[i / 2];
+    }
+    uint32_t weights[kPart / 16][4];
 #pragma unroll
-    for (int n = 0; n < kPrefillTile / 8; ++n) {
-      const float2 factor = *reinterpret_cast<const float2*>(shared_.value_factor + 8 * n + 2 * t_);
+    for (int n = 0; n < kPart / 8; ++n) {
+      const float2 factor = *reinterpret_cast<const float2*>(shared_.value_factor + first + 8 * n + 2 * t_);
       float w[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -144,57 +171,46 @@ class PrefillWarp {
       weights[n / 2][n % 2 * 2] = pack_bf16x2(w[0], w[1]);
       weights[n / 2][n % 2 * 2 + 1] = pack_bf16x2(w[2], w[3]);
     }
-    add_values(weights);
+    add_values(first, weights);
   }
 
-  // store(query, column, two results): columns are even.
-  template <class Store>
-  __device__ void finish(Store store) {
-    for (int half = 0; half < 2; ++half) {
-      total_[half] += __shfl_xor_sync(kAllLanes, total_[half], 1);
-      total_[half] += __shfl_xor_sync(kAllLanes, total_[half], 2);
-      const float factor = 1.0f / total_[half];
+  __device__ void score_part(int first, float scores[kPart / 8][4]) const {
 #pragma unroll
-      for (int n = 0; n < kDimV / 8; ++n)
-        store(first_ + g_ + 8 * half, 8 * n + 2 * t_, sums_[n][2 * half] * factor, sums_[n][2 * half + 1] * factor);
-    }
-  }
-
- private:
-  __device__ void score_tile(float scores[kPrefillTile / 8][4]) const {
-#pragma unroll
-    for (int n = 0; n < kPrefillTile / 8; ++n)
+    for (int n = 0; n < kPart / 8; ++n)
       for (int i = 0; i < 4; ++i) scores[n][i] = 0;
 #pragma unroll
     for (int step = 0; step < kDimK / 16; ++step) {
       uint32_t q[4];
       ldmatrix_x4(q, shared_.q.chunk(first_ + lane_ % 16, 2 * step + lane_ / 16));
 #pragma unroll
-      for (int n = 0; n < kPrefillTile / 8; n += 2) {
+      for (int n = 0; n < kPart / 8; n += 2) {
         uint32_t k[4];
-        ldmatrix_x4(k, shared_.k.chunk(8 * n + lane_ % 8 + lane_ / 16 * 8, 2 * step + lane_ / 8 % 2));
+        ldmatrix_x4(k, shared_.k.chunk(first + 8 * n + lane_ % 8 + lane_ / 16 * 8, 2 * step + lane_ / 8 % 2));
         mma_bf16(scores[n], q, k);
         mma_bf16(scores[n + 1], q, k + 2);
       }
     }
   }
 
-  __device__ void add_values(const uint32_t weights[kPrefillTile / 16][4]) {
+  __device__ void add_values(int first, const uint32_t weights[kPart / 16][4]) {
 #pragma unroll
-    for (int step = 0; step < kPrefillTile / 16; ++step)
+    for (int step = 0; step < kPart / 16; ++step)
 #pragma unroll
       for (int n = 0; n < kDimV / 8; n += 2) {
         uint32_t v[4];
-        ldmatrix_x4_transposed(v, shared_.v.chunk(16 * step + lane_ % 16, n + lane_ / 16));
+        ldmatrix_x4_transposed(v, shared_.v.chunk(first + 16 * step + lane_ % 16, n + lane_ / 16));
         mma_bf16(sums_[n], weights[step], v);
         mma_bf16(sums_[n + 1], weights[step], v + 2);
       }
   }
 };
 
-// source.stage(row, kv_head, tile, end, shared, fault): all threads; tokens at `end` and behind are zeros.
+// source.stage(row, rows, kv_head, first, end, shared, fault): all threads, the tile of positions `first` and on; tokens at
+// `end` and behind are zeros. Source::kSmall: it takes no shared memory, so two blocks fit a multiprocessor, and one
+// computes while the other stages.
 template <class Source, int kDimK, int kDimV>
-__global__ void __launch_bounds__(kPrefillThreads) prefill_kernel(PrefillArgs a, Source source, DeviceRows rows, Fault fault) {
+__global__ void __launch_bounds__(kPrefillThreads, Source::kSmall && kDimV <= 128 ? 2 : 1)
+    prefill_kernel(PrefillArgs a, Source source, DeviceRows rows, Fault fault) {
   const PrefillShared<kDimK, kDimV> shared(dynamic_shared());
   wait_for_previous_kernel();
   if (blockIdx.x == 0 && blockIdx.y == 0) rows.check(fault);

@@ -14,6 +14,7 @@ __device__ inline uint32_t e4m3x2_to_bf16x2(uint32_t codes) {
 
 template <class Kv>
 struct GqaSource {
+  static constexpr bool kSmall = true;
   GqaArgs<bf16> a;
 
   template <class Shared>

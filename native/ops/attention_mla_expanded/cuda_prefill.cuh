@@ -15,6 +15,7 @@ namespace edgewise::cuda {
 
 template <class Kv>
 struct ExpandedSource {
+  static constexpr bool kSmall = false;
   ExpandedArgs<bf16> a;
 
   // Row of the latent tile in elements: rows g and g + 1 then lie 64 bytes apart modulo 128, so no bank conflicts.
