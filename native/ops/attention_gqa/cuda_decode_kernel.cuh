@@ -361,7 +361,8 @@ class DecodeBlock {
       for (int i = 0; i < 4; ++i) state.sums[n][i] *= fade[i / 2];
 
     // Weights of groups of 16 tokens, as the left operand of the second product.
-    uint32_t weights[Shape::kGroups][4];
+    // 8 bits are too few for them: with bf16 the rest that rounding leaves is multiplied too.
+    uint32_t weights[Shape::kGroups][4], rests[Shape::kGroups][4];
 #pragma unroll
     for (int n = 0; n < kScoreTiles; ++n) {
       const int token = n / 2 * 16 + 4 * t_ + n % 2 * 2;
@@ -374,6 +375,11 @@ class DecodeBlock {
       }
       weights[n / 2][n % 2 * 2] = pack_operand<Kv>(w[0], w[1]);
       weights[n / 2][n % 2 * 2 + 1] = pack_operand<Kv>(w[2], w[3]);
+      if constexpr (!Shape::kFp8)
+        for (int half = 0; half < 2; ++half) {
+          const float2 rounded = unpack_bf16x2(weights[n / 2][n % 2 * 2 + half]);
+          rests[n / 2][n % 2 * 2 + half] = pack_bf16x2(w[2 * half] - rounded.x, w[2 * half + 1] - rounded.y);
+        }
     }
 
     const unsigned char* values = tile + Shape::kGroupBytes / 2 + (t_ * 8 + (g_ + 2 * t_) % 8) * 16;
@@ -394,6 +400,7 @@ class DecodeBlock {
             b1 &= token + 3 < tokens ? ~0u : token + 2 < tokens ? 0xffffu : 0u;
           }
           mma_kv<Kv>(state.sums[c * Shape::kChunkDims + i], weights[group], b0, b1);
+          if constexpr (!Shape::kFp8) mma_kv<Kv>(state.sums[c * Shape::kChunkDims + i], rests[group], b0, b1);
         }
       }
     }

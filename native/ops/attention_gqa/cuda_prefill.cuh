@@ -6,12 +6,6 @@
 
 namespace edgewise::cuda {
 
-// Two codes as bf16x2: exact.
-__device__ inline uint32_t e4m3x2_to_bf16x2(uint32_t codes) {
-  const float2 v = unpack_f16x2(e4m3x2_to_f16x2(static_cast<uint16_t>(codes)));
-  return pack_bf16x2(v.x, v.y);
-}
-
 template <class Kv>
 struct GqaSource {
   static constexpr bool kSmall = true;
@@ -51,13 +45,17 @@ struct GqaSource {
         k = *reinterpret_cast<const uint4*>(a.k + at * a.k_token + kv_head * a.k_head + 8 * c);
         v = *reinterpret_cast<const uint4*>(a.v + at * a.v_token + kv_head * a.v_head + 8 * c);
       }
-      *reinterpret_cast<uint4*>(shared.k.chunk(token, c)) = k;
-      *reinterpret_cast<uint4*>(shared.v.chunk(token, c)) = v;
+      *reinterpret_cast<uint4*>(shared.k.chunk(token, c)) = bf16x8_to_f16x8(k);
+      *reinterpret_cast<uint4*>(shared.v.chunk(token, c)) = bf16x8_to_f16x8(v);
       if (c == 0) set_factors(token, 1, 1, shared);
     }
   }
 
  private:
+  // The low two of the codes.
+  __device__ static uint32_t codes(uint32_t v) { return e4m3x2_to_f16x2(static_cast<uint16_t>(v)); }
+  __device__ static f16 clipped(Kv v) { return from_float<f16>(fminf(fmaxf(to_float(v), -65504.0f), 65504.0f)); }
+
   template <class Shared>
   __device__ void set_factors(int token, float k, float v, const Shared& shared) const {
     shared.key_factor[token] = k * a.softmax_scale * kPrefillLog2e;
@@ -74,12 +72,12 @@ struct GqaSource {
       const uint4 raw = *reinterpret_cast<const uint4*>(head + group * 32 * bytes + in_group * 16);
       const int c = (in_group / 64 * 64 + in_group % 4 * 16) / static_cast<int>(8 * sizeof(Kv));
       if constexpr (sizeof(Kv) == 2) {
-        *reinterpret_cast<uint4*>(shared.k.chunk(token, c)) = raw;
+        *reinterpret_cast<uint4*>(shared.k.chunk(token, c)) = bf16x8_to_f16x8(raw);
       } else {
-        *reinterpret_cast<uint4*>(shared.k.chunk(token, c)) = make_uint4(e4m3x2_to_bf16x2(raw.x), e4m3x2_to_bf16x2(raw.x >> 16),
-                                                                         e4m3x2_to_bf16x2(raw.y), e4m3x2_to_bf16x2(raw.y >> 16));
-        *reinterpret_cast<uint4*>(shared.k.chunk(token, c + 1)) = make_uint4(e4m3x2_to_bf16x2(raw.z), e4m3x2_to_bf16x2(raw.z >> 16),
-                                                                             e4m3x2_to_bf16x2(raw.w), e4m3x2_to_bf16x2(raw.w >> 16));
+        *reinterpret_cast<uint4*>(shared.k.chunk(token, c)) = make_uint4(codes(raw.x), codes(raw.x >> 16),
+                                                                         codes(raw.y), codes(raw.y >> 16));
+        *reinterpret_cast<uint4*>(shared.k.chunk(token, c + 1)) = make_uint4(codes(raw.z), codes(raw.z >> 16),
+                                                                             codes(raw.w), codes(raw.w >> 16));
       }
     }
   }
@@ -99,15 +97,15 @@ struct GqaSource {
         // Words: dim 0 of tokens 0 and 1, of 2 and 3; then dim 1.
         const uint32_t token[4] = {__byte_perm(raw.x, raw.z, 0x5410), __byte_perm(raw.x, raw.z, 0x7632),
                                    __byte_perm(raw.y, raw.w, 0x5410), __byte_perm(raw.y, raw.w, 0x7632)};
-        for (int j = 0; j < 4 && first + j < stored; ++j) *reinterpret_cast<uint32_t*>(shared.v.element(first + j, dim)) = token[j];
+        for (int j = 0; j < 4 && first + j < stored; ++j) *reinterpret_cast<uint32_t*>(shared.v.element(first + j, dim)) = bf16x2_to_f16x2(token[j]);
       } else {
         // Word d: dim d of 4 tokens. Pairs of dims of one token, tokens 0, 1 in low and 2, 3 in high halves.
         const uint32_t low0 = __byte_perm(raw.x, raw.y, 0x5140), high0 = __byte_perm(raw.x, raw.y, 0x7362);
         const uint32_t low1 = __byte_perm(raw.z, raw.w, 0x5140), high1 = __byte_perm(raw.z, raw.w, 0x7362);
-        const uint2 token[4] = {{e4m3x2_to_bf16x2(low0), e4m3x2_to_bf16x2(low1)},
-                                {e4m3x2_to_bf16x2(low0 >> 16), e4m3x2_to_bf16x2(low1 >> 16)},
-                                {e4m3x2_to_bf16x2(high0), e4m3x2_to_bf16x2(high1)},
-                                {e4m3x2_to_bf16x2(high0 >> 16), e4m3x2_to_bf16x2(high1 >> 16)}};
+        const uint2 token[4] = {{codes(low0), codes(low1)},
+                                {codes(low0 >> 16), codes(low1 >> 16)},
+                                {codes(high0), codes(high1)},
+                                {codes(high0 >> 16), codes(high1 >> 16)}};
         for (int j = 0; j < 4 && first + j < stored; ++j) *reinterpret_cast<uint2*>(shared.v.element(first + j, dim)) = token[j];
       }
     }
@@ -119,8 +117,8 @@ struct GqaSource {
     constexpr int kBytes = sizeof(Kv);
     for (int i = threadIdx.x; i < stored * a.dim; i += kPrefillThreads) {
       const int token = i / a.dim, d = i % a.dim;
-      *shared.k.element(token, d) = from_float<bf16>(to_float(*reinterpret_cast<const Kv*>(head + a.order.key_offset(token, d * kBytes))));
-      *shared.v.element(token, d) = from_float<bf16>(to_float(*reinterpret_cast<const Kv*>(head + a.order.value_offset(token, d * kBytes))));
+      *shared.k.element(token, d) = clipped(*reinterpret_cast<const Kv*>(head + a.order.key_offset(token, d * kBytes)));
+      *shared.v.element(token, d) = clipped(*reinterpret_cast<const Kv*>(head + a.order.value_offset(token, d * kBytes)));
     }
   }
 };

@@ -34,7 +34,7 @@ struct ExpandedSource {
     for (int i = threadIdx.x; i < kPrefillTile * (a.rope / 8); i += kPrefillThreads) {
       const int token = i / (a.rope / 8), c = i % (a.rope / 8);
       *reinterpret_cast<uint4*>(shared.k.chunk(token, a.nope / 8 + c)) =
-          *reinterpret_cast<const uint4*>(latent + token * ld + a.L + 8 * c);
+          bf16x8_to_f16x8(*reinterpret_cast<const uint4*>(latent + token * ld + a.L + 8 * c));
     }
     project(head, latent, ld, shared);
   }
@@ -110,8 +110,8 @@ struct ExpandedSource {
         for (int n = 0; n < (pair ? 2 : 1); ++n)
           for (int half = 0; half < 2; ++half) {
             const int output = first + 8 * n + 2 * t, token = 16 * m + g + 8 * half;
-            bf16* to = output < a.nope ? shared.k.element(token, output) : shared.v.element(token, output - a.nope);
-            *reinterpret_cast<uint32_t*>(to) = pack_bf16x2(sums[m][n][2 * half], sums[m][n][2 * half + 1]);
+            f16* to = output < a.nope ? shared.k.element(token, output) : shared.v.element(token, output - a.nope);
+            *reinterpret_cast<uint32_t*>(to) = clip_f16x2(sums[m][n][2 * half], sums[m][n][2 * half + 1]);
           }
     }
   }
