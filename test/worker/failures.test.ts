@@ -25,7 +25,7 @@ const ACCOUNT = "acct-1";
 const messages = [{ role: "user", content: "hi" }];
 const native = `/client/v4/accounts/${ACCOUNT}/ai`;
 /** Every test has a model and two nodes of its own, so that marks left by one test do not steer another. */
-const MODELS = Array.from({ length: 17 }, (_, i) => `model-${i}`);
+const MODELS = Array.from({ length: 18 }, (_, i) => `model-${i}`);
 const pairs = new Map<string, [FakeNode, FakeNode]>();
 let unused = MODELS.length;
 let model: string;
@@ -180,6 +180,20 @@ test("an error of the node within a stream keeps its code in both dialects; an u
     assert.deepEqual(framed.errors, [{ code: number, message: "why", error_code: told }]);
     assert.deepEqual(last(await (await chat({ stream: true })).text()), { error });
   }
+});
+
+test("an answer that no node can vouch for is a retryable 500 in both dialects", async () => {
+  for (const node of [first, second]) {
+    node.behaviour = (response) =>
+      void json(response, 500, { error: { message: "why", type: "server_error", code: "kv_integrity" } });
+  }
+  const openai = await chat();
+  assert.deepEqual([openai.status, openai.headers.get("x-should-retry")], [500, "true"]);
+  assert.equal(((await openai.json()) as { error: { code: string } }).error.code, "kv_integrity");
+  const framed = await post(`${native}/run/${model}`, { messages });
+  assert.deepEqual([framed.status, framed.headers.get("x-should-retry")], [500, "true"]);
+  const { errors } = (await framed.json()) as { errors: { error_code: string }[] };
+  assert.equal(errors[0].error_code, "kv_integrity");
 });
 
 test("a client that leaves a running stream stops the node", async () => {
