@@ -15,7 +15,11 @@ namespace edgewise::cuda {
 
 constexpr int kStages = 3;
 constexpr int kDecodeThreads = kConsumers + 128;  // the producer warp, in a warpgroup that gives its registers away
-constexpr int kProducerRegisters = 64, kConsumerRegisters = 224;
+// Registers of a thread: a block starts with 168 each, and whoever takes more waits for ever for what nobody gives.
+template <class Tile>
+constexpr int kProducerRegisters = Tile::kColumns == 64 ? 56 : 72;
+template <class Tile>
+constexpr int kConsumerRegisters = (3 * 168 - kProducerRegisters<Tile>) / 2;
 
 // A segment, as the producer hands it to the consumers with its queries.
 struct Segment {
@@ -204,12 +208,12 @@ __global__ void __launch_bounds__(kDecodeThreads, 1)
   wait_for_previous_kernel();
   let_next_kernel_start();
   if (threadIdx.x >= kConsumers) {
-    give_registers<kProducerRegisters>();
+    give_registers<kProducerRegisters<Tile>>();
     if (threadIdx.x >= kConsumers + 32) return;
     const BlockWork start = plan.blocks[blockIdx.x];
     if (start.items > 0) produce<Tile>(a, w, plan, q, start, shared, fault);
   } else {
-    take_registers<kConsumerRegisters>();
+    take_registers<kConsumerRegisters<Tile>>();
     if (plan.blocks[blockIdx.x].items > 0) consume<Tile>(a, w, partials, shared);
   }
 }
