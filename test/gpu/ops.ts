@@ -10,7 +10,7 @@ import type { Outcome, Table } from "./table.ts";
 
 const TABLES = new URL("../ops/", import.meta.url).pathname;
 /** Tests of several calls; they run on CUDA among others, see harness.ts there. */
-const PROPERTY_TESTS = ["attention.test.ts", "kv.test.ts", "sample.test.ts"];
+const PROPERTY_TESTS = ["attention.test.ts", "invariance.test.ts", "kv.test.ts", "sample.test.ts"];
 /** With `quick`, for runs that are a hundred times slower: cases with no tensor larger than this. */
 const QUICK_ELEMENTS = 1 << 16;
 const QUICK_CASES = 6;
