@@ -102,6 +102,11 @@ export const serveOptions = {
     max: 86400,
     help: "between self-tests of KV integrity; 0: none",
   },
+  fault: {
+    type: "string",
+    value: "NAME:RATE",
+    help: "for tests of the alarm: puts a fault into the KV cache's books; refused unless EDGEWISE_ALLOW_FAULTS=1",
+  },
   max_connections: { type: "integer", default: 1024, min: 1, max: 65535, help: "open client connections" },
 } as const satisfies OptionTable;
 

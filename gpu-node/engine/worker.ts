@@ -1,6 +1,7 @@
 // The engine's thread: loads the model, then runs the loop until told to close. Nothing here waits for the main thread.
 import { appendFileSync } from "node:fs";
 import { type MessagePort, receiveMessageOnPort, workerData } from "node:worker_threads";
+import { type FaultSpec, FaultyRunner } from "./faults.ts";
 import { Loop, type LoopOptions } from "./loop.ts";
 import type { EndedRequest, InboxMessage, OutboxMessage } from "./messages.ts";
 import { openRunner, type RunnerOptions } from "./open-runner.ts";
@@ -11,6 +12,8 @@ import { COUNTERS, INTEGRITY_STATES, StatusBoard } from "./status-board.ts";
 export type SchedulerSettings = Omit<Partial<LoopOptions>, "tracker" | "onIncident" | "integrity"> & {
   /** Incidents of KV integrity are appended here as JSON lines. */
   incidentFile?: string;
+  /** Happens on purpose, see faults.ts. */
+  fault?: FaultSpec;
 };
 
 export interface WorkerData {
@@ -28,7 +31,7 @@ const TURNS = 32;
 /** The loop's settings for a runner where none are given. */
 function loopOptions(runner: Runner, given: SchedulerSettings, options: RunnerOptions): LoopOptions {
   const { limits } = runner;
-  const { incidentFile, ...rest } = given;
+  const { incidentFile, fault: _, ...rest } = given;
   return {
     maxBatchTokens: limits.maxTokens,
     maxRunning: limits.slots,
@@ -48,10 +51,11 @@ async function run({ runner: options, scheduler, memory, port }: WorkerData): Pr
   let runner: Runner | undefined;
   let loop: Loop | undefined;
   try {
-    runner = openRunner(options, (share) => {
+    const sound = openRunner(options, (share) => {
       board.set("progress", share);
       board.beat();
     });
+    runner = scheduler.fault ? new FaultyRunner(sound, scheduler.fault) : sound;
     const inbox = { next: () => (receiveMessageOnPort(port)?.message as InboxMessage | undefined) ?? null };
     const outbox = {
       post(tokens: Int32Array, ended: EndedRequest[]) {

@@ -11,6 +11,7 @@ import {
   parseNodeKey,
 } from "../contract/signing.ts";
 import { type EngineClient, startEngine } from "../engine/client.ts";
+import { type FaultSpec, parseFault } from "../engine/faults.ts";
 import type { ModelRunnerOptions } from "../engine/open-runner.ts";
 import { loadAddon } from "../native/load.ts";
 import { helpText, UsageError } from "../options.ts";
@@ -149,8 +150,18 @@ function engineOptions(dir: string, options: ServeOptions) {
     incidentFile: resolve(options.integrity_file),
     incidentsPerMinute: options.integrity_incidents,
     selfTestMs: options.integrity_test_seconds * 1000,
+    fault: options.fault === undefined ? undefined : faultOf(options.fault, options.integrity),
   };
   return { runner, scheduler };
+}
+
+function faultOf(text: string, integrity: string): FaultSpec {
+  if (integrity === "off") throw new UsageError("--fault needs --integrity tags: nothing would notice it");
+  try {
+    return parseFault(text, process.env);
+  } catch (error) {
+    throw new UsageError(`--fault: ${(error as Error).message}`);
+  }
 }
 
 function bestBackend(): "cuda" | "cpu" {
