@@ -8,7 +8,7 @@
 namespace edgewise::cuda {
 namespace {
 
-constexpr int kMaxThreads = 1024;
+constexpr int kMaxThreads = 512;  // 128 registers each: vectors loaded ahead are not spilled
 constexpr int kMaxBlocks = 132;  // rows at a time: each needs V floats of scratch memory
 
 struct SampleCall {
@@ -222,7 +222,7 @@ __device__ void sample_one(const SampleCall& call, int r, Selection& s) {
   if (status == kSampleOk) row.history[row.position] = token;
 }
 
-__global__ void __launch_bounds__(kMaxThreads) sample_kernel(SampleCall call) {
+__global__ void __launch_bounds__(kMaxThreads, 1) sample_kernel(SampleCall call) {
   __shared__ Selection selection;
   wait_for_previous_kernel();
   let_next_kernel_start();

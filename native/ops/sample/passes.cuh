@@ -8,6 +8,7 @@
 namespace edgewise::cuda {
 
 constexpr float kWeightOne = 0x1p40f;
+constexpr int kAhead = 4;  // vectors that a thread loads before it looks at them: 32 KB in flight per block
 
 // Rises with the float; equal floats (0 and -0 too) have equal keys. No NaN comes here.
 __device__ inline uint32_t key_of(float v) {
@@ -35,7 +36,16 @@ struct LogitRow {
   __device__ void for_each(const Fn& fn) const {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int range = warp_range(), end = min(vocab, (warp + 1) * range);
-    for (int i = warp * range + 4 * lane; i < end; i += 128) for_four(i, fn);
+    int i = warp * range + 4 * lane;
+    for (; vectors && i + 128 * (kAhead - 1) + 4 <= end; i += 128 * kAhead) {
+      float4 v[kAhead];
+      for (int j = 0; j < kAhead; ++j) v[j] = *reinterpret_cast<const float4*>(y + i + 128 * j);
+      for (int j = 0; j < kAhead; ++j) {
+        const int id = i + 128 * j;
+        fn(v[j].x, id), fn(v[j].y, id + 1), fn(v[j].z, id + 2), fn(v[j].w, id + 3);
+      }
+    }
+    for (; i < end; i += 128) for_four(i, fn);
   }
 
   template <class Fn>
