@@ -10,6 +10,7 @@ import type { BackendName } from "../../gpu-node/native/addon.ts";
 import { CheckpointError } from "../../gpu-node/weights/errors.ts";
 import { backendBounds, goldenBounds, violations, worstShare } from "../golden-bounds.ts";
 import { askBundled, checkDeterministic } from "./bundled.ts";
+import { checkFirstTokens } from "./first-tokens.ts";
 import type { Outcome, Table } from "./table.ts";
 
 const FIXTURES = new URL("../fixtures/golden", import.meta.url).pathname;
@@ -35,6 +36,10 @@ export async function checkModels(table: Table, { quick, goldens }: ModelsOption
       await table.check(`golden ${name}, ${kv} KV, cuda to cpu`, () => againstCpu(dir, golden, kv));
     }
   }
+  await table.check("nano, first tokens, cuda to cpu", checkFirstTokens);
+}
+
+export async function checkBundled(table: Table, { quick }: { quick: boolean }): Promise<void> {
   for (const model of ["nano", "nano-int4"]) {
     for (const kv of ["bf16", "fp8"] as const) {
       await table.check(`${model}, ${kv} KV, held-out questions`, () => askBundled(model, kv, quick));

@@ -7,11 +7,11 @@ import { parseArgs } from "node:util";
 import { openDevice } from "../../gpu-node/native/device.ts";
 import { loadAddon } from "../../gpu-node/native/load.ts";
 import { checkGraphs } from "./graphs.ts";
-import { checkModels } from "./models.ts";
+import { checkBundled, checkModels } from "./models.ts";
 import { checkOps } from "./ops.ts";
 import { Table } from "./table.ts";
 
-const PARTS = ["ops", "models", "graphs"];
+const PARTS = ["ops", "graphs", "models", "bundled"];
 const NO_GPU = 3;
 
 async function main(): Promise<number> {
@@ -38,6 +38,7 @@ async function main(): Promise<number> {
   if (parts.includes("ops")) await checkOps(table, { quick, ops: flags.ops?.split(",") ?? null });
   if (parts.includes("graphs")) await checkGraphs(table, { quick });
   if (parts.includes("models")) await checkModels(table, { quick, goldens: flags.goldens ?? null });
+  if (parts.includes("bundled")) await checkBundled(table, { quick });
   console.log(`smoke: ${table.failed ? "FAILED" : "ok"}, ${table.total()}`);
   return table.failed ? 1 : 0;
 }
