@@ -228,6 +228,7 @@ __global__ void __launch_bounds__(kPrefillThreads, Source::kSmall && kDimV <= 12
     prefill_kernel(PrefillArgs a, Source source, DeviceRows rows, Fault fault) {
   const PrefillShared<kDimK, kDimV> shared(dynamic_shared());
   wait_for_previous_kernel();
+  let_next_kernel_start();
   if (blockIdx.x == 0 && blockIdx.y == 0) rows.check(fault);
   const int kv_head = blockIdx.y;
   const PrefillTile tile = prefill_tile(rows, a, blockIdx.x, fault);

@@ -8,6 +8,7 @@ constexpr int kThreads = 256, kWarps = kThreads / 32;
 // A warp per token.
 __global__ void __launch_bounds__(kThreads) zero_kernel(PrefillArgs a, DeviceRows rows, Fault fault) {
   wait_for_previous_kernel();
+  let_next_kernel_start();
   const int token = blockIdx.x * kWarps + threadIdx.x / 32;
   if (token >= rows.tokens) return;
   const int index = rows.row_of(token);

@@ -96,6 +96,7 @@ class DecodeBlock {
     fence_barrier_init();
     __syncthreads();
     wait_for_previous_kernel();
+    let_next_kernel_start();
     if (warp_ == kDecodeWarps) produce();
     else consume();
   }

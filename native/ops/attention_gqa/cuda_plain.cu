@@ -12,6 +12,7 @@ __global__ void __launch_bounds__(kPlainThreads) plain_kernel(GqaArgs<Act> a, De
   auto* q = static_cast<float*>(dynamic_shared());
   float* sums = q + a.dim;
   wait_for_previous_kernel();
+  let_next_kernel_start();
   const int token = blockIdx.x, head = blockIdx.y, thread = threadIdx.x;
   if (token == 0 && head == 0) rows.check(fault);
   Act* out = a.out + token * a.out_token + head * a.out_head;

@@ -30,6 +30,7 @@ template <class Act>
 __global__ void __launch_bounds__(kThreads) plan_kernel(GqaArgs<Act> a, DeviceRows rows, DecodePlan plan, int blocks, Fault fault) {
   __shared__ int scratch[kWarps];
   wait_for_previous_kernel();
+  let_next_kernel_start();
   if (blockIdx.x > 0) {
     const int token = (blockIdx.x - 1) * kWarps + threadIdx.x / 32;
     if (token >= rows.tokens) return;
