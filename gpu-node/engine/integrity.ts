@@ -68,6 +68,8 @@ export class Integrity {
       this.#selfTestFailedRow(request, cause, record.step, now);
       return;
     }
+    const { stats } = this.#sequences.tracker;
+    if (stats) stats.failures[TAG_CAUSES.indexOf(cause)]++;
     const words = verdicts?.slice(row * T.verdict_words, (row + 1) * T.verdict_words) ?? null;
     const context = { ...this.#context(request, record.step, PHASES[record.phases[row]]), cause };
     const starts = !request.retried && request.outputs === 0;

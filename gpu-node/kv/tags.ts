@@ -30,10 +30,10 @@ export interface Holder {
 }
 
 export interface TagStats {
-  /** [phase] pages that rows read or wrote, and those of them that the device compared. */
+  /** [phase] pages that rows read or wrote, and those of them that the device compared: all, unless a check is missing. */
   readonly pagesRead: Float64Array;
   readonly pagesChecked: Float64Array;
-  /** [cause] rows that failed. */
+  /** [cause] rows of requests that failed; the self-test's don't count. */
   readonly failures: Float64Array;
   stepsChecked: number;
   /** Prefix entries whose page had changed hands. */
@@ -182,22 +182,22 @@ export class TagTracker implements PageTracker {
     const { stats } = this;
     const at = row * T.verdict_words;
     const word = (name: number) => verdicts?.[at + name] ?? -1;
-    stats.pagesRead[of.phase] += of.pages;
     const known =
       word(T.v_step) === (of.step | 0) &&
       word(T.v_step_high) === Math.floor(of.step / 2 ** 32) &&
       word(T.v_slot) === of.slot &&
       word(T.v_epoch) === of.epoch &&
       (word(T.v_status) === T.status_ok || word(T.v_status) === T.status_failed);
+    const failed = known && word(T.v_status) === T.status_failed;
+    // A row that failed has read nothing; one without a verdict may have.
+    if (!failed) stats.pagesRead[of.phase] += of.pages;
     if (known) {
-      stats.pagesChecked[of.phase] += word(T.v_checked);
+      if (!failed) stats.pagesChecked[of.phase] += word(T.v_checked);
       if (this.#checkedStep !== of.step) stats.stepsChecked++;
       this.#checkedStep = of.step;
     }
     if (known && word(T.v_status) === T.status_ok && word(T.v_checked) === of.pages) return null;
-    const cause = known && word(T.v_status) === T.status_failed ? word(T.v_cause) : 0;
-    stats.failures[cause]++;
-    return TAG_CAUSES[cause];
+    return TAG_CAUSES[failed ? word(T.v_cause) : 0];
   }
 
   // One record per page and step: the last one says it all.

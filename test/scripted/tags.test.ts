@@ -79,6 +79,8 @@ for (const depth of [1, 2]) {
     assert.deepEqual([ending(hit), ending(other)], ["kv_integrity", "length"]);
     assert.ok(hit.tokens.length <= 5 + depth, "no token of a step that was checked after the change");
     assert.deepEqual(causes(incidents), ["mapping"]);
+    assert.equal(h.loop.counters.kv_tag_failures_mapping, 1);
+    assert.equal(h.loop.counters.kv_tag_pages_checked_decode, h.loop.counters.kv_tag_pages_read_decode);
     const [{ expected, found, outcome, logical, phase, transitions }] = incidents;
     assert.deepEqual([outcome, logical, phase], ["failed", 0, "decode"]);
     assert.notEqual(expected!.page, found!.page);
