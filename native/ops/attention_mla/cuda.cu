@@ -25,7 +25,8 @@ const MlaDecodeFormat* mla_decode_format(const AttentionMla& p) {
   switch (p.pool.layout.format) {
     case KvFormat::fp8: return &mla_decode_fp8;
     case KvFormat::fp8_token: return aligned(p.pool.scales, 16) ? &mla_decode_fp8_token : nullptr;
-    // A stored token and a new one are the same number here, and deterministic promises the same bits: see below.
+    // Stored and new tokens hold the same numbers here, and deterministic promises the same bits in a chunk of any length:
+    // the plain kernel treats both alike. (With fp8 they differ, and the promise is about other rows alone.)
     case KvFormat::bf16: return p.deterministic ? nullptr : &mla_decode_bf16;
     default: return nullptr;
   }
