@@ -94,6 +94,10 @@ function decodeCases(): OpCase[] {
       { past: 129, count: 1 },
     ]),
     attention("drafts of 8, fp8, 8 heads", { ...deepseek, heads: 8, format: "fp8" }, decode([70], 8)),
+    attention("decode, fp8, no row is live", { ...deepseek, heads: 2, format: "fp8" }, [
+      { past: 3, count: 1, void: true },
+      { past: 0, count: 2, void: true },
+    ]),
     attention("drafts of 5 beside a longer chunk, fp8", { ...deepseek, heads: 3, format: "fp8" }, [
       { past: 64, count: 5 },
       { past: 0, count: 40 },

@@ -33,10 +33,10 @@ const MlaDecodeFormat* mla_decode_format(const AttentionMla& p) {
 }
 
 void attention_mla_decode(const AttentionMla& p, const MlaArgs& args, const MlaDecodeFormat& format,
-                                 Context& context) {
-  if (args.tokens == 0 || args.rows.rows == 0) return;
+                          Context& context) {
+  if (args.tokens == 0) return;
   // Columns per unit: those of an average row. Deterministic: of one token, whatever else is in the call.
-  const int wanted = args.heads * (p.deterministic ? 1 : ceil_div(args.tokens, args.rows.rows));
+  const int wanted = args.heads * (p.deterministic ? 1 : ceil_div(args.tokens, std::max(1, args.rows.rows)));
   const int size = wanted <= 8 ? 0 : wanted <= 16 ? 1 : wanted <= 32 ? 2 : 3;
   Window w{};
   w.columns = 8 << size;
