@@ -130,6 +130,7 @@ class PrefillWarp {
   // store(query, column, two results): columns are even.
   template <class Store>
   __device__ void finish(Store store) {
+#pragma unroll
     for (int half = 0; half < 2; ++half) {
       total_[half] += __shfl_xor_sync(kAllLanes, total_[half], 1);
       total_[half] += __shfl_xor_sync(kAllLanes, total_[half], 2);
