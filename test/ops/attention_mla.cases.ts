@@ -94,6 +94,9 @@ function decodeCases(): OpCase[] {
       { past: 129, count: 1 },
     ]),
     attention("drafts of 8, fp8, 8 heads", { ...deepseek, heads: 8, format: "fp8" }, decode([70], 8)),
+    attention("decode, bf16 cache, 20 heads", { ...deepseek, heads: 20, format: "bf16" }, decode([66])),
+    attention("decode, bf16 cache, 40 heads", { ...deepseek, heads: 40, format: "bf16" }, decode([33])),
+    attention("decode, fp8, 70 heads", { ...deepseek, heads: 70, format: "fp8" }, decode([66])),
     attention("decode, fp8, no row is live", { ...deepseek, heads: 2, format: "fp8" }, [
       { past: 3, count: 1, void: true },
       { past: 0, count: 2, void: true },
