@@ -104,11 +104,15 @@ function build(cuda) {
   const cli = join(require.resolve("cmake-js/package.json"), "..", "bin", "cmake-js");
   // A compiler process takes up to a gigabyte.
   const jobs = Math.max(1, Math.min(availableParallelism(), Math.floor(freemem() / 2 ** 30)));
-  const args = [cli, "compile", "--directory", native, "--out", buildDir, "--parallel", String(jobs)];
-  args.push(`--CDEDGEWISE_CUDA=${cuda ? "ON" : "OFF"}`);
+  const options = ["--directory", native, "--out", buildDir, "--parallel", String(jobs)];
+  options.push(`--CDEDGEWISE_CUDA=${cuda ? "ON" : "OFF"}`);
   const out = openSync(log, "w");
-  const result = spawnSync(process.execPath, args, { stdio: ["ignore", out, out], cwd: native });
-  if (result.status !== 0 || !existsSync(addon)) {
+  // Not `compile`: it keeps the options of an earlier build, and after a failure it deletes everything and tries again.
+  const failed = ["configure", "build"].some((command) => {
+    const stdio = ["ignore", out, out];
+    return spawnSync(process.execPath, [cli, command, ...options], { stdio, cwd: native }).status !== 0;
+  });
+  if (failed || !existsSync(addon)) {
     console.error(readFileSync(log, "utf8").split("\n").slice(-40).join("\n"));
     fail(`the native addon did not build; the whole log is in ${log}`);
   }

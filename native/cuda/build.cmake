@@ -40,6 +40,7 @@ else()
 endif()
 
 add_library(edgewise_cuda_host OBJECT ${cuda_host} ${emulator})
+set_target_properties(edgewise_cuda_host PROPERTIES UNITY_BUILD OFF)
 target_link_libraries(edgewise_cuda_host PRIVATE edgewise_options)
 target_compile_options(edgewise_cuda_host PRIVATE -O2)
 target_include_directories(edgewise_cuda_host SYSTEM PRIVATE ${cudart_headers})
