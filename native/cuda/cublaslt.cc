@@ -134,7 +134,7 @@ struct Plan {
   bool usable = false;
 };
 
-using Shape = std::array<int64_t, 7>;  // m, n, k, strides, out32, bias
+using GemmShape = std::array<int64_t, 7>;  // m, n, k, strides, out32, bias
 
 void make_layout(const Library& l, Handle* layout, int type, int64_t rows, int64_t columns, int64_t leading) {
   layout->destroy = l.layout_destroy;
@@ -175,7 +175,7 @@ void make_plan(const Library& l, Opaque handle, const DenseProduct& p, Plan* pla
 // Of one GPU. Lives as long as the process: the library must not be torn down after the driver.
 struct Instance {
   Opaque handle = nullptr;
-  std::map<Shape, std::unique_ptr<Plan>> plans;
+  std::map<GemmShape, std::unique_ptr<Plan>> plans;
 };
 
 bool aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
