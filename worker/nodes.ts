@@ -40,6 +40,8 @@ export class NodeState {
   private failures = 0;
   private downUntil = 0;
   private learned: ModelEntry[] | undefined;
+  /** Whether an ask for models has come to its end, well or not. */
+  private answered = false;
   private askedAt = Number.NEGATIVE_INFINITY;
 
   constructor(config: NodeConfig, signer: Signer) {
@@ -78,9 +80,12 @@ export class NodeState {
     }));
   }
 
-  /** True when the node was asked lately, whatever came of it: one that hangs must not slow every request. */
+  /**
+   * True when the node was asked lately, whatever came of it: one that hangs must not slow every request. Until the first
+   * answer every request asks for itself, or those that come together in a new isolate would find no node.
+   */
   fresh(now: number): boolean {
-    return now - this.askedAt < EDGE.modelsMs;
+    return this.answered && now - this.askedAt < EDGE.modelsMs;
   }
 
   /** Asks the node for its models. A node that does not answer keeps what was known and is marked. */
@@ -104,8 +109,13 @@ export class NodeState {
       }));
       const allowed = this.config.models;
       this.learned = allowed ? all.filter((model) => allowed.includes(model.id)) : all;
+      this.answered = true;
     } catch (error) {
-      if (signal.aborted) return;
+      if (signal.aborted) {
+        this.askedAt = Number.NEGATIVE_INFINITY;
+        return;
+      }
+      this.answered = true;
       console.warn(`node ${this.id}: no list of models: ${error instanceof Error ? error.message : error}`);
       this.failed(Date.now());
     }

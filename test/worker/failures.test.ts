@@ -25,7 +25,7 @@ const ACCOUNT = "acct-1";
 const messages = [{ role: "user", content: "hi" }];
 const native = `/client/v4/accounts/${ACCOUNT}/ai`;
 /** Every test has a model and two nodes of its own, so that marks left by one test do not steer another. */
-const MODELS = Array.from({ length: 18 }, (_, i) => `model-${i}`);
+const MODELS = Array.from({ length: 20 }, (_, i) => `model-${i}`);
 const pairs = new Map<string, [FakeNode, FakeNode]>();
 let unused = MODELS.length;
 let model: string;
@@ -274,6 +274,33 @@ test("a node that does not listen is passed over; when none is left the answer i
   assert.equal(response.status, 502);
   assert.equal(response.headers.get("x-should-retry"), "true");
   assert.equal((await fetch(`${none.url}/readyz`)).status, 503);
+});
+
+test("requests that come together before the nodes are known all find one, also when the first one leaves", async (t) => {
+  t.after(() => {
+    first.modelsMs = 0;
+  });
+  first.modelsMs = 400;
+  const send = (url: string, signal?: AbortSignal) =>
+    fetch(`${url}/v1/chat/completions`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${key.token}` },
+      body: JSON.stringify({ model, messages }),
+      signal,
+    });
+  const together = await startEdge({ nodes: [first], keys: [key] });
+  t.after(() => together.close());
+  const statuses = await Promise.all([1, 2, 3, 4].map(async () => (await send(together.url)).status));
+  assert.deepEqual(statuses, [200, 200, 200, 200]);
+
+  const left = await startEdge({ nodes: [first], keys: [key] });
+  t.after(() => left.close());
+  const gone = new AbortController();
+  const leaves = send(left.url, gone.signal).catch(() => "left");
+  await sleep(200);
+  gone.abort();
+  assert.equal(await leaves, "left");
+  assert.equal((await send(left.url)).status, 200);
 });
 
 test("a node that refuses our signature is our fault, not the client's", async (t) => {

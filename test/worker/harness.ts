@@ -47,6 +47,8 @@ export interface FakeNode {
   /** Requests refused because their signature did not verify. */
   refused: number;
   ready: boolean;
+  /** Milliseconds that its list of models takes. */
+  modelsMs: number;
   close(): Promise<void>;
 }
 
@@ -61,6 +63,7 @@ export async function fakeNode(id: string, models = ["nano"], key = nodeKey): Pr
     behaviour: streamOrJson,
     refused: 0,
     ready: true,
+    modelsMs: 0,
   };
 
   const server = createServer(async (request, response) => {
@@ -77,6 +80,7 @@ export async function fakeNode(id: string, models = ["nano"], key = nodeKey): Pr
       return void json(response, 401, { error: { message: "unsigned", code: "invalid_signature" } });
     }
     if (path === "/v1/models") {
+      await sleep(node.modelsMs);
       const data = models.map((model) => ({
         id: model,
         object: "model",
