@@ -44,7 +44,7 @@ export async function main(argv: string[]): Promise<number> {
   }
   const incidents = readIncidents(readFileSync(file, "utf8"), file);
   for (const incident of incidents) console.log(`${explain(incident)}\n`);
-  console.log(`${incidents.length} incidents`);
+  console.log(incidents.length === 1 ? "1 incident" : `${incidents.length} incidents`);
   return incidents.length > 0 ? 1 : 0;
 }
 

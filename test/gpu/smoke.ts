@@ -3,6 +3,7 @@
 // Needs Node.js (22.18 or newer), this checkout and the built addon; no npm packages. Prints what was checked, the number
 // of cases, the largest error as a share of its bound, and seconds. Exit code: 0, 1 when a check failed, 2 for a wrong
 // flag, 3 when there is no GPU or no addon with CUDA kernels.
+import { existsSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { openDevice } from "../../gpu-node/native/device.ts";
 import { loadAddon } from "../../gpu-node/native/load.ts";
@@ -28,7 +29,10 @@ async function main(): Promise<number> {
   if (unknown !== undefined) throw new TypeError(`--only ${unknown}: must be ${PARTS.join(", ")}`);
   const missing = whyNoGpu();
   if (missing !== null) {
-    console.error(`smoke: ${missing}`);
+    const gpu = existsSync("/proc/driver/nvidia/version")
+      ? ""
+      : "there is no GPU here, or no NVIDIA driver; ";
+    console.error(`smoke: nothing was checked: ${gpu}${missing}`);
     return NO_GPU;
   }
   const table = new Table();

@@ -1,8 +1,11 @@
 // Incident records: what they say, and that they can be read again.
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 import { incidentOf, staleEntryOf, suspectsOf } from "../../../gpu-node/kv/incidents.ts";
-import { explain, readIncidents } from "../../../gpu-node/kv/list-incidents.ts";
+import { explain, main, readIncidents } from "../../../gpu-node/kv/list-incidents.ts";
 import { PageHistory } from "../../../gpu-node/kv/page-history.ts";
 import { TAG_LAYOUT as T, TAG_CAUSES } from "../../../gpu-node/kv/tag-layout.ts";
 
@@ -66,6 +69,25 @@ test("a line that is no incident is named, a line that is not finished is left o
   assert.throws(() => readIncidents('{"cause":"none"}\n', "file"), /file:1 is no incident/);
   assert.throws(() => readIncidents("nonsense\n", "file"), /file:1 is no incident/);
   assert.deepEqual(readIncidents('{"cau', "file"), []);
+});
+
+test("edgewise incidents tells each one, then how many there are", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "edgewise-incidents-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const file = join(folder, "incidents.jsonl");
+  const incident = incidentOf({ ...context, cause: "mapping" }, verdict(), history);
+  const print = t.mock.method(console, "log", () => {});
+  for (const [count, told] of [
+    [0, "0 incidents"],
+    [1, "1 incident"],
+    [2, "2 incidents"],
+  ] as const) {
+    writeFileSync(file, `${JSON.stringify(incident)}\n`.repeat(count));
+    print.mock.resetCalls();
+    assert.equal(await main([file]), count === 0 ? 0 : 1);
+    const lines = print.mock.calls.map(({ arguments: [line] }) => line);
+    assert.deepEqual(lines, [...Array(count).fill(`${explain(incident)}\n`), told]);
+  }
 });
 
 test("the ring of transitions forgets the oldest ones", () => {
