@@ -53,8 +53,8 @@ function whyNoGpu(): string | null {
     const cuda = loadAddon()
       .backends()
       .find(({ name }) => name === "cuda");
-    if (!cuda) return "this build of the addon has no CUDA kernels; EDGEWISE_CUDA=1 npm run build makes them";
-    return cuda.unavailable;
+    const reason = cuda ? cuda.unavailable : "the addon does not know CUDA";
+    return reason?.endsWith("no CUDA kernels") ? `${reason}; EDGEWISE_CUDA=1 npm run build makes them` : reason;
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
   }
