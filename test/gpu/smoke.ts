@@ -54,7 +54,9 @@ function whyNoGpu(): string | null {
       .backends()
       .find(({ name }) => name === "cuda");
     const reason = cuda ? cuda.unavailable : "the addon does not know CUDA";
-    return reason?.endsWith("no CUDA kernels") ? `${reason}; EDGEWISE_CUDA=1 npm run build makes them` : reason;
+    return reason?.endsWith("no CUDA kernels")
+      ? `${reason}; EDGEWISE_CUDA=1 npm run build makes them`
+      : reason;
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
   }
