@@ -133,7 +133,7 @@ function engineOptions(dir: string, options: ServeOptions) {
   const runner: ModelRunnerOptions = {
     kind: "model",
     dir,
-    backend: options.backend === "auto" ? bestBackend() : options.backend,
+    backend: options.backend === "auto" ? autoBackend() : options.backend,
     threads: options.threads,
     activations: options.activations,
     kvFormat: options.kv,
@@ -164,13 +164,12 @@ function faultOf(text: string, integrity: string): FaultSpec {
   }
 }
 
-function bestBackend(): "cuda" | "cpu" {
+// CUDA has to be asked for until its kernels have run on a GPU.
+function autoBackend(): "cpu" {
   try {
-    const cuda = loadAddon()
-      .backends()
-      .find(({ name }) => name === "cuda");
-    return cuda !== undefined && cuda.unavailable === null ? "cuda" : "cpu";
+    loadAddon();
   } catch (error) {
     throw new UsageError((error as Error).message);
   }
+  return "cpu";
 }
