@@ -98,7 +98,9 @@ test("a failing node of a graph is named, and the graph can be replayed again", 
       device.ops.add({ a, b: a });
     });
     graph.replay();
-    assert.throws(() => device.sync(), /^Error: embedding: (ids|index out of range): 9/);
+    const message =
+      device.backend === "cuda" ? /^Error: embedding: index out of range: 9/ : /^Error: embedding: ids: 9/;
+    assert.throws(() => device.sync(), message);
     device.upload(ids, Int32Array.of(1));
     graph.replay();
     // The CPU skips what follows a failure; a GPU runs it, and its results are thrown away.

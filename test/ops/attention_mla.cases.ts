@@ -52,8 +52,7 @@ function attention(name: string, shape: Shape, rows: RowSpec[]): OpCase {
       scale: 0.75,
       deterministic: 0,
     },
-    // A scale per token makes scores of twice the size.
-    tolerance: act === "f32" ? F32_SOFTMAX : format === "fp8-token" ? { abs: 2e-2, rel: 1e-2 } : BF16_FACTORS,
+    tolerance: act === "f32" ? F32_SOFTMAX : BF16_FACTORS,
   };
 }
 
@@ -89,10 +88,14 @@ function decodeCases(): OpCase[] {
       decode([97, 64, 0, 31]),
     ),
     attention("drafts, bf16 cache, 3 heads", { ...deepseek, heads: 3, format: "bf16" }, decode([32, 130], 3)),
-    attention("drafts, fp8-token, 20 heads", { ...deepseek, heads: 20, format: "fp8-token" }, [
-      { past: 64, count: 2 },
-      { past: 129, count: 1 },
-    ]),
+    {
+      ...attention("drafts, fp8-token, 20 heads", { ...deepseek, heads: 20, format: "fp8-token" }, [
+        { past: 64, count: 2 },
+        { past: 129, count: 1 },
+      ]),
+      // Scores of twice the size, and many of them: the CPU's bf16 weights are seen to miss 1e-2.
+      tolerance: { abs: 2e-2, rel: 1e-2 },
+    },
     attention("drafts of 8, fp8, 8 heads", { ...deepseek, heads: 8, format: "fp8" }, decode([70], 8)),
     attention("decode, bf16 cache, 20 heads", { ...deepseek, heads: 20, format: "bf16" }, decode([66])),
     attention("decode, bf16 cache, 40 heads", { ...deepseek, heads: 40, format: "bf16" }, decode([33])),

@@ -116,6 +116,7 @@ test("end tokens come from generation_config.json, else config.json, else the to
     ["temperature", -1],
     ["top_p", 5],
     ["min_p", 1.5],
+    ["repetition_penalty", 0],
     ["repetition_penalty", 1e-50],
     ["repetition_penalty", 100],
     ["max_new_tokens", 0],
