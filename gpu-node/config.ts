@@ -50,7 +50,7 @@ export const serveOptions = {
     type: "string",
     choices: ["auto", "reference", "cpu", "cuda"],
     default: "auto",
-    help: "what computes; auto: the CPU, until the CUDA kernels have run on a GPU",
+    help: "what computes; auto: cuda where an H100 or H200 is, else cpu",
   },
   threads: { type: "integer", min: 1, max: 1024, help: "threads of the CPU backend (default: all cores)" },
   activations: { type: "string", choices: ["bf16", "f32"], default: "bf16", help: "type of activations" },

@@ -117,8 +117,11 @@ export interface DeviceOptions {
 export interface Addon {
   readonly version: string;
   openDevice(options: DeviceOptions): Device;
-  /** Backends of this build, each with null or the reason why it can't be opened on this machine. */
-  backends(): { name: BackendName; unavailable: string | null }[];
+  /**
+   * Backends of this build, each with null or the reason why it can't be opened on this machine. `emulated`: its GPU is
+   * this machine's CPU, which only tests want.
+   */
+  backends(): { name: BackendName; unavailable: string | null; emulated: boolean }[];
   ops(): OpInfo[];
   mapFile(path: string): MappedFile;
   /** Layout constants of the plan and results buffers as C++ sees them; a test compares them with engine/plan.ts. */

@@ -13,6 +13,7 @@ import {
 import { type EngineClient, startEngine } from "../engine/client.ts";
 import { type FaultSpec, parseFault } from "../engine/faults.ts";
 import type { ModelRunnerOptions } from "../engine/open-runner.ts";
+import { autoBackend } from "../native/auto-backend.ts";
 import { loadAddon } from "../native/load.ts";
 import { helpText, UsageError } from "../options.ts";
 import { loadModelText, type ModelText } from "../text/model-text.ts";
@@ -133,7 +134,7 @@ function engineOptions(dir: string, options: ServeOptions) {
   const runner: ModelRunnerOptions = {
     kind: "model",
     dir,
-    backend: options.backend === "auto" ? autoBackend() : options.backend,
+    backend: options.backend === "auto" ? chooseBackend() : options.backend,
     threads: options.threads,
     activations: options.activations,
     kvFormat: options.kv,
@@ -164,12 +165,10 @@ function faultOf(text: string, integrity: string): FaultSpec {
   }
 }
 
-// CUDA has to be asked for until its kernels have run on a GPU.
-function autoBackend(): "cpu" {
+function chooseBackend(): "cuda" | "cpu" {
   try {
-    loadAddon();
+    return autoBackend(loadAddon().backends());
   } catch (error) {
     throw new UsageError((error as Error).message);
   }
-  return "cpu";
 }

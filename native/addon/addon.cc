@@ -23,7 +23,9 @@ std::string always_there() { return ""; }
 
 #ifdef EDGEWISE_CUDA
 std::string cuda_unavailable() { return cuda::unavailable(); }
+bool cuda_emulated() { return cuda::emulated(); }
 #else
+bool cuda_emulated() { return false; }
 std::string cuda_unavailable() { return "this build of the addon has no CUDA kernels"; }
 #endif
 
@@ -50,6 +52,7 @@ Napi::Value backends(const Napi::CallbackInfo& info) {
     entry["name"] = b.name;
     const std::string reason = b.unavailable();
     entry["unavailable"] = reason.empty() ? env.Null() : Napi::String::New(env, reason);
+    entry["emulated"] = b.backend == Backend::cuda && cuda_emulated();
     list[list.Length()] = entry;
   }
   return list;

@@ -33,6 +33,14 @@ int64_t span(const Tensor& t) {
 
 }  // namespace
 
+bool emulated() {
+#ifdef EDGEWISE_CUDA_EMULATED
+  return true;
+#else
+  return false;
+#endif
+}
+
 std::string unavailable() {
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
